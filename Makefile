@@ -1,0 +1,54 @@
+# Everything runs in the project's own environment, .venv, which the targets make when it is missing or out of date.
+PYTHON ?= python3
+# The benchmarks' baseline. Where a build without GPU support is to be had, name it here.
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
+
+.PHONY: demo test lint bench reproduce docs clean
+
+demo: .venv/.base  ## one quick panel of each paper, and report.html
+	$(BIN)/unlazy demo
+
+test: .venv/.dev  ## all tests
+	$(BIN)/python -m pytest -n auto
+
+lint: .venv/.dev  ## style, types and the import contract
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+bench: .venv/.bench  ## speed against named baselines
+	$(BIN)/unlazy bench
+
+reproduce: .venv/.base  ## every panel at paper scale; takes long, and goes on where it was interrupted
+	for panel in $$($(BIN)/unlazy panels --json | $(BIN)/python -c "import json, sys; print(*dict.fromkeys(p['panel'] for p in json.load(sys.stdin)))"); do \
+	  $(BIN)/unlazy reproduce $$panel --scale paper || exit 1; done
+
+docs: .venv/.docs  ## HTML in docs/_build
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
+
+clean:  ## forget the environment and all caches, but not results
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache docs/_build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.base: pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+	  { echo "unlazy needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(INSTALL) -e .
+	@touch $@
+
+.venv/.dev: .venv/.base
+	$(INSTALL) -e ".[dev]"
+	@touch $@
+
+.venv/.docs: .venv/.base
+	$(INSTALL) -e ".[docs]"
+	@touch $@
+
+.venv/.bench: .venv/.base
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
+	@touch $@

@@ -1,0 +1,123 @@
+"""unlazy: an instrument for people who study how neural networks learn features.
+
+Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> figure and report.
+
+    import jax, unlazy
+
+    data = unlazy.data.random_labels(n=20, key=jax.random.key(0))
+    network = unlazy.TwoLayer(width=1024, inputs=20, scaling=unlazy.mean_field, key=jax.random.key(1))
+    run = unlazy.GradientFlow()(network, data, times=[0, 100, 1000], probes=[unlazy.TrainLoss()])
+    run.seen["train-loss"]
+"""
+
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
+
+__version__ = _version("unlazy")
+
+# Names are brought in when they are first used: `unlazy --help` must not wait for JAX.
+_HOMES = {
+    "Dataset": "unlazy.data",
+    "TwoLayer": "unlazy.networks",
+    "TangentModel": "unlazy.networks",
+    "Identity": "unlazy.networks",
+    "Quadratic": "unlazy.networks",
+    "RandomLayers": "unlazy.networks",
+    "Infinite": "unlazy.networks",
+    "Scaling": "unlazy.networks",
+    "mean_field": "unlazy.networks",
+    "ntk": "unlazy.networks",
+    "multilayer_mean_field": "unlazy.networks",
+    "asymmetrical": "unlazy.networks",
+    "Zipf": "unlazy.networks",
+    "GradientFlow": "unlazy.flows",
+    "Descent": "unlazy.flows",
+    "Linearised": "unlazy.flows",
+    "Trajectory": "unlazy.flows",
+    "Status": "unlazy.flows",
+    "Squared": "unlazy.losses",
+    "CrossEntropy": "unlazy.losses",
+    "TrainLoss": "unlazy.probes",
+    "TestLoss": "unlazy.probes",
+    "FeatureMovement": "unlazy.probes",
+    "WeightMovement": "unlazy.probes",
+    "Kernel": "unlazy.probes",
+    "Lab": "unlazy.lab",
+    "Recipe": "unlazy.lab",
+}
+_ROOMS = ("activations", "data", "networks", "losses", "flows", "probes", "lab", "papers", "report")
+
+if TYPE_CHECKING:
+    from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report
+    from unlazy.data import Dataset
+    from unlazy.flows import Descent, GradientFlow, Linearised, Status, Trajectory
+    from unlazy.lab import Lab, Recipe
+    from unlazy.losses import CrossEntropy, Squared
+    from unlazy.networks import (
+        Identity,
+        Infinite,
+        Quadratic,
+        RandomLayers,
+        Scaling,
+        TangentModel,
+        TwoLayer,
+        Zipf,
+        asymmetrical,
+        mean_field,
+        multilayer_mean_field,
+        ntk,
+    )
+    from unlazy.probes import FeatureMovement, Kernel, TestLoss, TrainLoss, WeightMovement
+
+__all__ = [
+    "CrossEntropy",
+    "Dataset",
+    "Descent",
+    "FeatureMovement",
+    "GradientFlow",
+    "Identity",
+    "Infinite",
+    "Kernel",
+    "Lab",
+    "Linearised",
+    "Quadratic",
+    "RandomLayers",
+    "Recipe",
+    "Scaling",
+    "Squared",
+    "Status",
+    "TangentModel",
+    "TestLoss",
+    "TrainLoss",
+    "Trajectory",
+    "TwoLayer",
+    "WeightMovement",
+    "Zipf",
+    "activations",
+    "asymmetrical",
+    "data",
+    "flows",
+    "lab",
+    "losses",
+    "mean_field",
+    "multilayer_mean_field",
+    "networks",
+    "ntk",
+    "papers",
+    "probes",
+    "report",
+]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"unlazy.{name}")
+    raise AttributeError(f"module 'unlazy' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

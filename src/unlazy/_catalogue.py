@@ -1,0 +1,76 @@
+"""Finds the members of a room by walking its files, so that adding a member means adding a file and nothing else.
+
+A member of the room of ``Base`` is any public name, defined in one of the room's public modules, that makes a ``Base``:
+a concrete subclass, a function annotated to return one, or a ready-made instance. Its name in recipes and on the
+command line is the Python name in kebab case: ``TwoLayer`` is ``two-layer``, ``random_labels`` is ``random-labels``.
+"""
+
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+from types import ModuleType
+from typing import Any
+
+from unlazy._errors import UserError, suggest
+
+
+def kebab(name: str) -> str:
+    """``TwoLayer`` or ``two_layer`` -> ``two-layer``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
+
+
+def modules(room: ModuleType) -> list[ModuleType]:
+    """Give the room itself if it is a single file, else its public modules in alphabetical order."""
+    if not hasattr(room, "__path__"):
+        return [room]
+    names = sorted(m.name for m in pkgutil.iter_modules(room.__path__) if not m.name.startswith("_"))
+    return [importlib.import_module(f"{room.__name__}.{name}") for name in names]
+
+
+def _makes(member: Any, base: type) -> bool:
+    if inspect.isclass(member):
+        return issubclass(member, base) and not inspect.isabstract(member)
+    if inspect.isfunction(member):
+        made = _returned(member)
+        return inspect.isclass(made) and issubclass(made, base)
+    return isinstance(member, base)
+
+
+def _returned(function: Any) -> Any:
+    # Only the return annotation: the others may name what is imported for type checkers alone.
+    function = inspect.unwrap(function)
+    made = function.__annotations__.get("return")
+    try:
+        return eval(made, function.__globals__) if isinstance(made, str) else made
+    except NameError:
+        return None
+
+
+def _home(member: Any, name: str) -> str | None:
+    # An instance does not know where it was written down; its module's namespace does.
+    return getattr(member, "__module__", None) if inspect.isclass(member) or inspect.isfunction(member) else name
+
+
+@functools.cache
+def members(room: ModuleType, base: type) -> dict[str, Any]:
+    """List all members of ``room`` that make a ``base``, by name."""
+    found: dict[str, Any] = {}
+    for module in modules(room):
+        for name, member in vars(module).items():
+            if name.startswith("_") or _home(member, module.__name__) != module.__name__:
+                continue
+            if _makes(member, base):
+                found.setdefault(kebab(name), member)
+    return found
+
+
+def find(room: ModuleType, base: type, name: str) -> Any:
+    """Look one member up by name; a wrong name gets the nearest right one."""
+    known = members(room, base)
+    try:
+        return known[kebab(name)]
+    except KeyError:
+        what = base.__name__.lower()
+        raise UserError(f"There is no {what} called '{name}'. {suggest(kebab(name), known)}") from None

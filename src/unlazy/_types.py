@@ -1,0 +1,17 @@
+"""Array aliases: the shapes that the rooms hand to each other.
+
+The sample axis comes first everywhere. Scalar-output networks return shape ``(n,)``, networks with k outputs ``(n, k)``:
+the shape of the targets, so that a residual is a subtraction.
+"""
+
+from typing import TypeAlias
+
+from jaxtyping import Array, Float, Key, PyTree
+
+Inputs: TypeAlias = Float[Array, "n ..."]
+OtherInputs: TypeAlias = Float[Array, "p ..."]
+Outputs: TypeAlias = Float[Array, "n *k"]
+Scalar: TypeAlias = Float[Array, ""]
+PRNGKey: TypeAlias = Key[Array, ""]
+
+__all__ = ["Array", "Float", "Inputs", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]

@@ -1,0 +1,324 @@
+"""The command line. Heavy libraries are imported inside the commands, so that help comes at once."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+from unlazy._errors import UserError
+
+if TYPE_CHECKING:
+    from unlazy.lab import Lab
+    from unlazy.report import Record
+
+app = cyclopts.App(
+    name="unlazy",
+    version=version("unlazy"),
+    help="""Study how neural networks learn features: run networks, reproduce papers, check their claims.
+
+    Start with `unlazy demo`, then `unlazy panels` to see what can be reproduced. Results are kept in the folder `runs`,
+    so that nothing is computed twice; Ctrl-C stops any command, and the same command goes on from there.
+    Add `--debug` to any command for a full traceback.
+    """,
+    help_format="markdown",
+)
+
+Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Fresh = Annotated[bool, Parameter(name="--fresh", negative="")]
+
+_OK, _CLAIM_FAILED, _BAD_CALL, _INTERRUPTED = 0, 1, 2, 130
+_screen = Console(stderr=True)  # progress and errors; standard output carries results only
+
+
+@app.command
+def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
+    """Run one quick panel of each paper and write a report.
+
+    Parameters
+    ----------
+    out
+        Folder in which results are kept.
+    report
+        The HTML file to write.
+    json
+        Print one JSON object a panel instead of a table.
+    """
+    _begin()
+    from unlazy.papers import panels
+    from unlazy.report import reproduce, write_report
+
+    with _lab(out, fresh=False, quiet=json) as lab:
+        done = [reproduce(panel, "quick", lab) for panel in panels().values() if panel.demo]
+    write_report(done, report)
+    _print_records(done, json)
+    if not json:
+        print(f"Report: {report}")
+    return _OK if all(record.holds for record in done) else _CLAIM_FAILED
+
+
+@app.command
+def reproduce(
+    panel: str,
+    /,
+    *,
+    scale: Literal["quick", "paper"] = "quick",
+    seeds: int | None = None,
+    out: Out = Path("runs"),
+    fresh: Fresh = False,
+    json: Json = False,
+) -> int:
+    """Run a figure of a paper and check its claims.
+
+    The figure and its record go to OUT/panels. The exit status is 0 only where every claim holds.
+
+    Parameters
+    ----------
+    panel
+        A panel such as `chen2022/fig1`, or a paper such as `chen2022` for all of its panels.
+    scale
+        `quick` takes up to two minutes; `paper` uses the paper's own sizes.
+    seeds
+        Number of seeds, if not that of the scale.
+    out
+        Folder in which results are kept; what is there already is not computed again.
+    fresh
+        Compute everything again.
+    json
+        Print one JSON object a panel instead of a table.
+    """
+    if seeds is not None and seeds < 1:
+        raise UserError(f"--seeds counts runs, so at least 1, not {seeds}.")
+    _begin()
+    from unlazy.papers import choose
+    from unlazy.report import reproduce as run
+
+    chosen = choose(panel)
+    with _lab(out, fresh, quiet=json) as lab:
+        done = [run(one, scale, lab, seeds) for one in chosen]
+    _print_records(done, json)
+    if not json:
+        for record in done:
+            print(f"Figure: {out / 'panels' / record.panel.replace('/', '-')}-{record.scale}.svg")
+    return _OK if all(record.holds for record in done) else _CLAIM_FAILED
+
+
+@app.command
+def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
+    """List what can be reproduced, at which scales, and how it went last time.
+
+    Parameters
+    ----------
+    out
+        Folder in which results are kept.
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy.papers import panels as known
+    from unlazy.report import records
+
+    last = {(record.panel, record.scale): record for record in records(out)}
+
+    def verdict(key: str, scale: Any) -> str:
+        record = last.get((key, scale))
+        if record is None:
+            return "not run"
+        return f"{sum(claim.holds for claim in record.claims)} of {len(record.claims)} claims hold"
+
+    rows = [
+        {"panel": key, "title": panel.title, "scale": scale, "settings": settings, "last": verdict(key, scale)}
+        for key, panel in known().items()
+        for scale, settings in panel.scales.items()
+    ]
+    if json:
+        print(json_format.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        _print_table(
+            ["panel", "scale", "what is run", "last verdict"],
+            [[r["panel"], r["scale"], r["settings"], r["last"]] for r in rows],
+        )
+    return _OK
+
+
+@app.command
+def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json: Json = False) -> int:
+    """Run a recipe (a TOML file) and keep the result as netCDF.
+
+    Parameters
+    ----------
+    recipe
+        The file; `examples/` holds some to start from.
+    out
+        Folder in which results are kept; a result that is there already is not computed again.
+    fresh
+        Compute it again.
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy.lab import read
+
+    wanted = read(recipe)
+    _begin()
+    with _lab(out, fresh, quiet=json) as lab:
+        result = lab.run(wanted)
+    path = lab.store.path(wanted)
+    last = {str(name): float(values.isel(time=-1).mean()) for name, values in result.data_vars.items()}
+    status = [str(one) for one in _listed(result.attrs["status"])]
+    if json:
+        seconds = round(float(result.attrs["seconds"]), 2)
+        print(json_format.dumps({"run": str(path), "status": status, "seconds": seconds, "last": last}, indent=2))
+    else:
+        _print_table(["probe", "last value (mean)"], [[name, f"{value:.6g}"] for name, value in last.items()])
+        print(
+            f"{wanted.name}: {', '.join(sorted(set(status)))}, {float(result.attrs['seconds']):.1f} s. Kept in {path}"
+        )
+    return _OK if result.attrs["finished"] else _CLAIM_FAILED
+
+
+@app.command
+def bench(name: str | None = None, /, *, json: Json = False) -> int:
+    """Measure speed against a named baseline, side by side in one run.
+
+    Run it on an otherwise idle machine. Benchmarks live in the source tree's folder `benchmarks`.
+
+    Parameters
+    ----------
+    name
+        One benchmark; all of them if left out.
+    json
+        Print JSON instead of a table.
+    """
+    import importlib.util
+
+    folder = next(
+        (base / "benchmarks" for base in (Path.cwd(), Path(__file__).parents[2]) if (base / "benchmarks").is_dir()),
+        None,
+    )
+    if folder is None:
+        raise UserError("There is no folder 'benchmarks' here: call this command in a clone of the source.")
+    known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    if name is not None and name not in known:
+        from unlazy._errors import suggest
+
+        raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")
+    rows: list[dict[str, Any]] = []
+    for stem in [name] if name else known:
+        _screen.print(f"Measuring {stem} ...")
+        spec = importlib.util.spec_from_file_location(f"benchmarks_{stem}", known[stem])
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        rows += module.measure()
+    if json:
+        print(json_format.dumps(rows, indent=2))
+    else:
+        table = [
+            [
+                r["name"],
+                f"{r['ratio']:.2f}",
+                f"{r['baseline_seconds']:.3f}",
+                f"{r['seconds']:.3f}",
+                f"{r['error']:.1e}",
+                r["baseline"],
+            ]
+            for r in rows
+        ]
+        _print_table(["benchmark", "times faster", "baseline, s", "unlazy, s", "difference", "baseline"], table)
+    return _OK
+
+
+def _begin() -> None:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+@contextmanager
+def _lab(out: Path, fresh: bool, quiet: bool) -> Iterator[Lab]:
+    """Give a lab that shows one line of progress for each recipe it runs."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from unlazy.lab import Lab, Recipe
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("[dim]{task.fields[note]}"))
+    with Progress(*columns, *times, console=_screen, disable=quiet and not _screen.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(recipe: Recipe, share: float, note: str) -> None:
+            if recipe.digest not in tasks:
+                tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
+            progress.update(tasks[recipe.digest], completed=share, note=note)
+
+        yield Lab(out, tell, fresh)
+
+
+def _print_table(head: list[str], rows: list[list[Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in head:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console().print(table)
+
+
+def _print_records(done: list[Record], json: bool) -> None:
+    if json:
+        for record in done:
+            print(json_format.dumps(record.summary(), ensure_ascii=False))
+        return
+    rows = []
+    for record in done:
+        for index, claim in enumerate(record.claims):
+            mark = "[green]holds[/]" if claim.holds else "[bold red]does not hold[/]"
+            rows.append([record.panel if index == 0 else "", mark, claim.text, claim.measured])
+    _print_table(["panel", "", "claim", "measured"], rows)
+    held = sum(claim.holds for record in done for claim in record.claims)
+    total, seconds = sum(len(record.claims) for record in done), sum(record.seconds for record in done)
+    print(f"{held} of {total} claims hold; the runs took {seconds:.0f} s.")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; bad input ends in one sentence and status 2, a traceback only with --debug."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except KeyboardInterrupt as stop:
+        _screen.print(str(stop) or "Interrupted.", highlight=False)
+        sys.exit(_INTERRUPTED)
+    except (UserError, cyclopts.CycloptsError) as error:
+        if debug:
+            raise
+        hint = "" if isinstance(error, UserError) else " Try --help."
+        _screen.print(
+            f"[bold]unlazy:[/] {_escaped(' '.join(str(error).split()))}{hint}", highlight=False, soft_wrap=True
+        )
+        sys.exit(_BAD_CALL)
+    sys.exit(status or _OK)
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Where runs begin: data sets, drawn from a law or read from a published file.
+
+Everything here makes a ``Dataset``: training inputs and targets, and where there are any a test set, a held-out set and
+sample weights. The sample axis comes first; a scalar target has shape (n,), k targets (n, k). What is random takes a
+``key``, and the same key gives the same bits.
+
+- ``synthetic``: the laws that papers write down. ``random_labels``, ``quadratic_teacher``, ``orthogonal_clusters``
+  (chen2022); ``sphere_sine`` (caron2023); ``cosine``, ``chirp``, ``two_sided_step`` (aiad2026).
+- ``radial``: the heavy-tailed inputs of ren2023, as samples (``heavy_tailed``) or as weighted quadrature nodes
+  (``radial_quadrature``), with the density, distribution function and sampler of the radius.
+- ``images``: ``mnist``, ``cifar10``, ``digits``.
+- ``tabular``: ``concrete``, ``energy``, ``airfoil``, ``plant``.
+
+Files are looked for in the argument ``folder``, then in the folder that the environment variable ``UNLAZY_DATA`` names,
+then in the cache (``UNLAZY_CACHE``), and are else downloaded; whichever it is, the published SHA-256 is checked.
+
+Adding a data set is adding a function: any public one, in a public module of this room, annotated to return a
+``Dataset``, is found by the recipes and by the contracts in the tests.
+"""
+
+from unlazy.data._base import Dataset, split
+from unlazy.data.images import cifar10, digits, mnist
+from unlazy.data.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
+from unlazy.data.synthetic import (
+    chirp,
+    cosine,
+    orthogonal_clusters,
+    quadratic_teacher,
+    random_labels,
+    sphere_sine,
+    two_sided_step,
+)
+from unlazy.data.tabular import airfoil, concrete, energy, plant
+
+__all__ = [
+    "Dataset",
+    "airfoil",
+    "chirp",
+    "cifar10",
+    "concrete",
+    "cosine",
+    "digits",
+    "energy",
+    "heavy_tailed",
+    "mnist",
+    "orthogonal_clusters",
+    "plant",
+    "quadratic_teacher",
+    "radial_cdf",
+    "radial_density",
+    "radial_quadrature",
+    "random_labels",
+    "sample_radii",
+    "sphere_sine",
+    "split",
+    "two_sided_step",
+]

@@ -1,0 +1,225 @@
+"""Finds published files: in a folder you name, in ``UNLAZY_DATA``, in the cache, or by downloading them once.
+
+A folder is laid out as ``mnist/...``, ``cifar-10/...``, ``uci/...``, or holds the files directly. The cache is
+``UNLAZY_CACHE``, or the user's cache folder. Whatever is found is used only if its SHA-256 is the published one.
+"""
+
+import contextlib
+import functools
+import hashlib
+import logging
+import lzma
+import os
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from unlazy._errors import UserError
+
+DATA, CACHE = "UNLAZY_DATA", "UNLAZY_CACHE"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file: where it is published (None: nowhere in this form), its SHA-256, and its place in a data folder."""
+
+    url: str | None
+    sha256: str | None
+    file: str
+
+    @property
+    def name(self) -> str:
+        """File name without its folder."""
+        return Path(self.file).name
+
+
+def find(*sources: Source, folder: str | None = None) -> Path | None:
+    """Look for the first of the ``sources`` that lies in ``folder`` or in ``UNLAZY_DATA``, and check it."""
+    for place in _folders(folder):
+        for source in sources:
+            for path in (place / source.file, place / source.name):
+                if os.path.isfile(path):
+                    verify(path, source)
+                    return path
+    return None
+
+
+def fetch(*sources: Source, folder: str | None = None) -> Path:
+    """Find one of the ``sources`` on this machine, or download the first that is published."""
+    found = find(*sources, folder=folder)
+    if found is not None:
+        return found
+    published = next((source for source in sources if source.url is not None), None)
+    if published is None:
+        names = " or ".join(source.file for source in sources)
+        raise UserError(f"There is no {names} in folder or {DATA}, and it is not published: name its folder there.")
+    cached = cache() / published.file
+    if not (os.path.isfile(cached) and _digest(cached) == published.sha256):
+        _download(published, cached, folder)
+    return cached
+
+
+def cache() -> Path:
+    """Folder that downloads are kept in."""
+    chosen = os.environ.get(CACHE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("unlazy"))
+
+
+def verify(path: Path, source: Source) -> None:
+    """Refuse a file whose SHA-256 is not the published one; a file is read once a process for this."""
+    if source.sha256 is None:
+        return
+    seen = _digest(path)
+    if seen != source.sha256:
+        raise UserError(
+            f"The file {path} ({path.stat().st_size} bytes) has SHA-256 {seen}, but {source.sha256} was wanted: it is "
+            "damaged, cut short or another version. Remove it, then copy it again or let it be downloaded."
+        )
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what the standard readers say of a broken file into a sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        lzma.LZMAError,
+        zlib.error,
+        zipfile.BadZipFile,
+        tarfile.TarError,
+    ) as error:
+        raise UserError(
+            f"The file {path} cannot be read ({type(error).__name__}: {error}): it is damaged or cut short. "
+            "Remove it, then copy it again or let it be downloaded."
+        ) from error
+
+
+def _folders(folder: str | None) -> list[Path]:
+    named = [("folder", folder), (f"the environment variable {DATA}", os.environ.get(DATA))]
+    places = []
+    for what, name in named:
+        if name:
+            place = Path(name).expanduser()
+            if not os.path.isdir(place):
+                raise UserError(f"There is no folder '{name}', which {what} names: correct the name, or leave it out.")
+            places.append(place)
+    return places
+
+
+def stamp(path: Path) -> tuple[str, int, int]:
+    """Give what tells one state of a file from another: path, size and time of change."""
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns
+
+
+def _digest(path: Path) -> str:
+    try:
+        return _sha256(*stamp(path))
+    except OSError as error:
+        raise UserError(f"The file {path} cannot be read ({error.strerror}): check its permissions.") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256(path: str, size: int, changed: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _download(source: Source, path: Path, folder: str | None) -> None:
+    """Fetch a published file: Pooch writes it under a temporary name and moves it in place once it is right."""
+    import pooch
+    import requests
+
+    def download(url: str, output_file: str, _: Any) -> None:
+        plain = {"Accept-Encoding": "identity"}  # the checksum is of the file as stored, not as a server may repack it
+        with (
+            requests.get(url, headers=plain, stream=True, timeout=30) as response,
+            open(output_file, "wb") as file,
+            _progress(source.name, int(response.headers.get("Content-Length", 0))) as advance,
+        ):
+            response.raise_for_status()
+            for chunk in response.iter_content(1 << 16):
+                file.write(chunk)
+                advance(len(chunk))
+        seen = _digest(Path(output_file))
+        if seen != source.sha256:
+            raise UserError(
+                f"What {url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was wanted; it was thrown "
+                f"away. Try again, or put the right file into a folder as {source.file} and name that folder in the "
+                f"environment variable {DATA}."
+            )
+
+    try:
+        with _quiet(pooch.get_logger()):
+            pooch.retrieve(
+                source.url or "",
+                f"sha256:{source.sha256}",
+                fname=path.name,
+                path=path.parent,
+                downloader=cast(Any, download),
+            )
+    except requests.RequestException as error:
+        looked = [str(place) for place in _folders(folder)] + [str(path.parent)]
+        raise UserError(
+            f"Could not download {source.name} from {source.url} ({_reason(error)}), and it is not in "
+            f"{' or '.join(looked)}. Try again with a network, or put the file into a folder "
+            f"as {source.file} and name that folder in the environment variable {DATA}."
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"Could not write {source.name} to the cache {path.parent} ({error.strerror or error}): make room there, "
+            f"or name a folder that you can write to in the environment variable {CACHE}."
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Say in a few words why a request failed; the whole story stays in the chained exception."""
+    import requests
+
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"the server answered {error.response.status_code} {error.response.reason}"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the transfer broke off"
+    if isinstance(error, requests.Timeout):
+        return "the server did not answer in time"
+    return "no connection" if isinstance(error, requests.ConnectionError) else type(error).__name__
+
+
+@contextlib.contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal, and nothing anywhere else."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(f"Downloading {name}", total=size or None)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,191 @@
+"""The heavy-tailed, spherically symmetric input law of ren2023, its samples and its quadrature.
+
+Section 2 of ren2023 takes from Safran, Eldan and Shamir the density (√d αβ)^d φ²(√d αβ x) with
+φ(x) = (R_d / |x|)^(d/2) J_{d/2}(2π R_d |x|) and R_d = Γ(d/2 + 1)^(1/d) / √π, the radius of the ball of volume 1.
+Only the product αβ enters; it is called ``scale`` here. The radius r = |x| then has the density (Lemma B.1)
+
+    p(r) = (d / r) J_ν(c r)²,    ν = d/2,    c = 2π R_d αβ √d,
+
+which oscillates, and falls like d / (π c r²): the mean of |x| is infinite. Most formulas below are in u = c r.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import special
+
+from unlazy._errors import UserError
+from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy.data import _checks as checks
+from unlazy.data._base import Dataset, draw_twice, generator
+
+Radii = float | list[float] | np.ndarray | Array
+
+_FAR = 1e6  # beyond this u, J² + Y² is its large-argument expansion to 1e-12 for ν <= 500 (SciPy's Y_ν gives up at 1e9)
+
+
+def _rate(d: int, scale: float) -> float:
+    """Give c = 2π R_d αβ √d, after refusing a dimension or scale that has no such law."""
+    checks.count("d", d)
+    checks.positive("scale", scale)
+    return 2 * math.sqrt(math.pi * d) * scale * math.exp(math.lgamma(d / 2 + 1) / d)
+
+
+def _arguments(r: Radii, c: float) -> np.ndarray:
+    radius = np.asarray(r, float)
+    if not np.all((radius > 0) & np.isfinite(radius)):
+        raise UserError(f"Radii from {np.min(radius):g} to {np.max(radius):g} were given: give finite ones above 0.")
+    return np.asarray(c * radius)
+
+
+def radial_density(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
+    """Density p(r) = (d / r) J_{d/2}(c r)² of the radius (ren2023, Lemma B.1)."""
+    u = _arguments(r, _rate(d, scale))
+    return np.asarray(d / np.asarray(r, float) * special.jv(d / 2, u) ** 2)
+
+
+def radial_cdf(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
+    """Probability that the radius is below r, exact to rounding.
+
+    F = J_ν² + 2 Σ_{k>=1} J_{ν+k}² at u = c r. For u > ν that sum is long and its complement short, because the squares
+    of all integer orders sum to 1 and those of all half-integer orders to Si(2u)/π.
+    """
+    u = _arguments(r, _rate(d, scale))
+    near = u <= d / 2
+    below = np.empty_like(u)
+    below[near] = _cdf_by_high_orders(u[near], d / 2)
+    below[~near] = _cdf_by_low_orders(u[~near], d)
+    return below
+
+
+def _cdf_by_high_orders(u: np.ndarray, nu: float) -> np.ndarray:
+    total, term, order = special.jv(nu, u) ** 2, np.ones_like(u), nu
+    while np.max(term, initial=0.0) > 1e-18:
+        order += 1
+        term = 2 * special.jv(order, u) ** 2
+        total = total + term
+    return total
+
+
+def _cdf_by_low_orders(u: np.ndarray, d: int) -> np.ndarray:
+    """Climb the orders below ν by J_{k+1} = (2k/u) J_k - J_{k-1}, which is stable as long as k < u."""
+    if d % 2 == 0:
+        order, low, high = 1.0, special.j0(u), special.j1(u)
+        missing = low**2
+    else:
+        size = np.sqrt(2 / (np.pi * u))
+        order, low, high = 0.5, size * np.cos(u), size * np.sin(u)
+        missing = 1 - 2 / np.pi * special.sici(2 * u)[0]
+    while order < d / 2:
+        missing = missing + 2 * high**2
+        low, high = high, 2 * order / u * high - low
+        order += 1
+    return 1 - (missing + high**2)
+
+
+def sample_radii(n: int, d: int, scale: float = 1.0, *, key: PRNGKey) -> Float[np.ndarray, " n"]:
+    """Draw n radii exactly, by rejection.
+
+    Right of ν, J_ν(u)² <= (2/π) / √(u² - ν²) (Watson, 13.74), so that u = ν / cos θ with θ ~ U(0, π/2) is an envelope
+    of mass 2. Left of ν the density rises (for d = 1 it falls from 2/π), so a constant is one. A proposal costs one
+    Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is kept. The key seeds a NumPy generator, so this does
+    not run under ``jit``.
+    """
+    c = _rate(d, scale)
+    checks.count("n", n, 0)
+    nu = d / 2
+    height = 2 / np.pi if d == 1 else 2 * special.jv(nu, nu) ** 2
+    mass = 2 + nu * height
+    rng = generator(key)
+    kept, have = [np.empty(0)], 0
+    while have < n:
+        batch = int(1.1 * mass * (n - have)) + 16
+        right = rng.random(batch) * mass < 2
+        place, chance = 1 - rng.random(batch), rng.random(batch)  # place in (0, 1]: u is never infinite
+        u = np.where(right, nu / np.sin(np.pi / 2 * place), nu * place)
+        # u p(u) = d J², against u times the envelope: (2d/π) / √(u² - ν²) is (4/π) / tan θ on the right.
+        square = d * special.jv(nu, u) ** 2
+        envelope = np.where(right, 4 / np.pi * np.tan(np.pi / 2 * place), height * u)
+        kept.append(u[chance * envelope < square])
+        have += kept[-1].size
+    return np.concatenate(kept)[:n] / c
+
+
+def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: PRNGKey) -> Dataset:
+    """Draw inputs from the heavy-tailed law of ren2023, with its target y = relu(1 - |x|).
+
+    Radii are drawn exactly (``sample_radii``), directions uniformly. ``scale`` is the paper's αβ, which it leaves open;
+    at 1 the bulk of |x| begins near 1/3, and about 79 % of the inputs lie where the target is not 0 (d = 100).
+    """
+    dtype = jnp.result_type(float)
+
+    def draw(count: int, key: PRNGKey) -> tuple[Inputs, Outputs]:
+        radius_key, direction_key = jax.random.split(key)
+        r = sample_radii(count, d, scale, key=radius_key)
+        direction = generator(direction_key).standard_normal((count, d))
+        x = (r / np.linalg.norm(direction, axis=1))[:, None] * direction
+        return jnp.asarray(x, dtype), jnp.asarray(np.maximum(1 - r, 0), dtype)
+
+    return draw_twice(draw, n, n_test, name=f"heavy-tailed, d = {d}", key=key)
+
+
+def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 2.0) -> Dataset:
+    """Nodes r of shape (N, 1), targets relu(1 - r) and weights ω with Σ ω g(r) = E g(|x|) and Σ ω = 1.
+
+    Up to r = ``bulk`` and over the first 64 oscillations, Gauss-Legendre panels of ``order`` nodes resolve every
+    oscillation of J_ν², with a panel edge at the target's kink r = 1. Over 16 more oscillations a smooth step turns
+    J_ν² into its average (J_ν² + Y_ν²) / 2, which leaves no boundary term, and from there panels in 1/u, each twice as
+    long as the one before, go out to r = 1e9 and then to infinity. At order 8 the mass, and the mean of a g that is
+    smooth between 0, 1 and infinity, are right to about 1e-9; a kink of g at r = a elsewhere costs up to 2e-5 a. At
+    most 4096 oscillations are resolved: a ``scale`` so large that r = 1 lies beyond them sees their average there.
+    """
+    c = _rate(d, scale)
+    checks.count("order", order, 2)
+    checks.positive("bulk", bulk)
+    nu = d / 2
+    start = float(np.clip(bulk * c, nu + 64 * np.pi, nu + 4096 * np.pi))
+    stop = start + 16 * np.pi
+
+    fine = min(bulk * c, stop)
+    near = np.unique([*_grid(0.0, fine, min(np.pi, c / 16, fine)), *_grid(fine, stop, np.pi), min(c, stop)])
+    u, width = _gauss_legendre(near, order)
+    step = special.betainc(8, 8, np.clip((u - start) / (stop - start), 0, 1))
+    average = _average_square(nu, np.maximum(u, start))  # Y_ν overflows far left of ν, where step = 0
+    weight = width * d / u * ((1 - step) * special.jv(nu, u) ** 2 + step * average)
+
+    doublings = math.ceil(math.log2(max(1e9 * c, 2 * stop) / stop))
+    far = np.unique([0.0, *(1 / (stop * 2.0 ** np.arange(doublings + 1))), 1 / max(c, stop)])
+    s, width = _gauss_legendre(far, order)  # s = 1/u, du = u² ds
+    u = np.concatenate([u, 1 / s[::-1]])
+    weight = np.concatenate([weight, (width * d / s * _average_square(nu, 1 / s))[::-1]])
+
+    kept = weight > 1e-20
+    r, dtype = u[kept] / c, jnp.result_type(float)
+    return Dataset(
+        jnp.asarray(r[:, None], dtype),
+        jnp.asarray(np.maximum(1 - r, 0), dtype),
+        weight=jnp.asarray(weight[kept], dtype),
+        name=f"radial quadrature, d = {d}",
+    )
+
+
+def _grid(start: float, stop: float, width: float) -> np.ndarray:
+    """Edges of equal panels no wider than ``width``."""
+    return np.linspace(start, stop, max(1, math.ceil((stop - start) / width)) + 1)
+
+
+def _gauss_legendre(edges: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of the Gauss-Legendre rule on each panel between neighbouring edges."""
+    node, weight = np.polynomial.legendre.leggauss(order)
+    half = np.diff(edges)[:, None] / 2
+    return (edges[:-1, None] + half * (1 + node)).ravel(), (half * weight).ravel()
+
+
+def _average_square(nu: float, u: np.ndarray) -> np.ndarray:
+    """J_ν² without its oscillation: (J_ν² + Y_ν²) / 2, which tends to 1 / (π u)."""
+    near = np.minimum(u, _FAR)
+    exact = (special.jv(nu, near) ** 2 + special.yv(nu, near) ** 2) / 2
+    return np.where(u > _FAR, (1 + (4 * nu**2 - 1) / (8 * u**2)) / (np.pi * u), exact)

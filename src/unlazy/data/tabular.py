@@ -1,0 +1,282 @@
+"""The four regression tables of the UCI repository that caron2023 uses (section 6.2): concrete, energy, airfoil, plant.
+
+All four share their options:
+
+- ``shares``: parts for training, test and held out, cut after a shuffle by ``key``; the paper's 40 %, 20 %, 40 %.
+- ``standardise``: shift and scale each input column to mean 0 and standard deviation 1 on the *training* part.
+- ``unit_ball``: then divide all inputs by the largest norm in the training part, so that |x| <= 1 there, as caron2023's
+  theory assumes; test and held-out inputs may lie a little outside. The paper does not say how it scales its inputs.
+- ``standardise_target``: shift and scale the target to mean 0 and standard deviation 1 on the training part.
+- ``folder``: where the files lie; ``unlazy.data`` says where else they are looked for.
+"""
+
+import csv
+import io
+import warnings
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy._types import PRNGKey
+from unlazy.data import _checks as checks
+from unlazy.data._base import Dataset, cut, split
+from unlazy.data._download import Source, fetch, reading
+
+Shares = tuple[float, float, float]
+_PAPER: Shares = (0.4, 0.2, 0.4)
+_UCI = "https://archive.ics.uci.edu/static/public/"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A published table: its forms on disk, its size, and the file inside the published archive."""
+
+    name: str
+    sources: tuple[Source, ...]
+    member: str
+    rows: int
+    columns: int
+
+
+CONCRETE = Table(
+    "concrete",
+    (
+        Source(None, "1ee5797061fa2bdb4dbfab8b121a064b323d6c0c5f5b4d31070fc35ce2af2fda", "uci/Concrete_Data.csv"),
+        Source(
+            f"{_UCI}165/concrete+compressive+strength.zip",
+            "dad85d14de8aee4e07479daa774e6b569a313715b71a3b92c95a07cf91c2c9a7",
+            "uci/concrete+compressive+strength.zip",
+        ),
+    ),
+    "Concrete_Data.xls",
+    rows=1030,
+    columns=9,
+)
+ENERGY = Table(
+    "energy",
+    (
+        Source(None, "88fb36f0eb6f0afdab8602f84e67d0d631790a604d7fe9beeb531be97f4ef553", "uci/ENB2012_data.csv"),
+        Source(
+            f"{_UCI}242/energy+efficiency.zip",
+            "499441eee27929a4b00417f58fd8c63c9cc14b8a71520cd0dd27fcb626738351",
+            "uci/energy+efficiency.zip",
+        ),
+    ),
+    "ENB2012_data.xlsx",
+    rows=768,
+    columns=10,
+)
+AIRFOIL = Table(
+    "airfoil",
+    (
+        Source(None, "74c75fd71783f1e6b71f8a622b993dc592897a97cd689c5090a07147a1b097b3", "uci/airfoil_self_noise.dat"),
+        Source(None, "09df3965c19523591f7e3b4d9c6f7e7d21156d3b20fb4073a86a39566bd84b73", "uci/airfoil_self_noise.csv"),
+        Source(
+            f"{_UCI}291/airfoil+self+noise.zip",
+            "5c7767ba53ad827d3f48ba1eb9434117f4892df8f10bc4c99e118a9e8a7ae07c",
+            "uci/airfoil+self+noise.zip",
+        ),
+    ),
+    "airfoil_self_noise.dat",
+    rows=1503,
+    columns=6,
+)
+PLANT = Table(
+    "plant",
+    (
+        Source(None, "3c1fc11025f8424f8d95802d8b7086dffd3f73a552c6dcab3d973620986194b2", "uci/Folds5x2_pp.csv"),
+        Source(
+            f"{_UCI}294/combined+cycle+power+plant.zip",
+            "cc7b2a4977c0a44e8221c91d9a7e5746b3c68186cff7e5c61c70af6432b98c7a",
+            "uci/combined+cycle+power+plant.zip",
+        ),
+    ),
+    "Folds5x2_pp.xlsx",
+    rows=9568,
+    columns=5,
+)
+
+
+def concrete(
+    shares: Shares = _PAPER,
+    standardise: bool = True,
+    unit_ball: bool = True,
+    standardise_target: bool = True,
+    folder: str | None = None,
+    *,
+    key: PRNGKey,
+) -> Dataset:
+    """Compressive strength of concrete in MPa from 8 columns, 1,030 rows (I-Cheng Yeh, 1998; UCI 165).
+
+    The options are the room's (see this module).
+    """
+    prepare = _Preparation(standardise, unit_ball, standardise_target)
+    return prepare(load(CONCRETE, folder), 8, 8, shares, name="concrete", key=key)
+
+
+def energy(
+    shares: Shares = _PAPER,
+    standardise: bool = True,
+    unit_ball: bool = True,
+    standardise_target: bool = True,
+    target: Literal["heating", "cooling"] = "heating",
+    folder: str | None = None,
+    *,
+    key: PRNGKey,
+) -> Dataset:
+    """Heating (or cooling) load of a simulated building from 8 columns, 768 rows (Tsanas and Xifara, 2012; UCI 242).
+
+    caron2023 does not say which of the two loads it fits. The options are the room's (see this module).
+    """
+    checks.choice("target", target, ("heating", "cooling"))
+    column, name = (8, "energy") if target == "heating" else (9, "energy, cooling load")
+    prepare = _Preparation(standardise, unit_ball, standardise_target)
+    return prepare(load(ENERGY, folder), 8, column, shares, name=name, key=key)
+
+
+def airfoil(
+    shares: Shares = _PAPER,
+    standardise: bool = True,
+    unit_ball: bool = True,
+    standardise_target: bool = True,
+    folder: str | None = None,
+    *,
+    key: PRNGKey,
+) -> Dataset:
+    """Sound pressure of an airfoil in dB from 5 columns, 1,503 rows (Brooks, Pope and Marcolini, 1989; UCI 291).
+
+    The options are the room's (see this module).
+    """
+    prepare = _Preparation(standardise, unit_ball, standardise_target)
+    return prepare(load(AIRFOIL, folder), 5, 5, shares, name="airfoil", key=key)
+
+
+def plant(
+    shares: Shares = _PAPER,
+    standardise: bool = True,
+    unit_ball: bool = True,
+    standardise_target: bool = True,
+    folder: str | None = None,
+    *,
+    key: PRNGKey,
+) -> Dataset:
+    """Output of a power plant in MW from 4 columns, 9,568 rows (Tüfekci, 2014; UCI 294).
+
+    The options are the room's (see this module).
+    """
+    prepare = _Preparation(standardise, unit_ball, standardise_target)
+    return prepare(load(PLANT, folder), 4, 4, shares, name="plant", key=key)
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """How a raw table becomes a data set; all statistics are those of the training rows."""
+
+    standardise: bool
+    unit_ball: bool
+    standardise_target: bool
+
+    def __call__(
+        self, table: np.ndarray, inputs: int, target: int, shares: Shares, *, name: str, key: PRNGKey
+    ) -> Dataset:
+        x, y = table[:, :inputs], table[:, target]
+        train, _, _ = cut(len(table), shares, key=key)
+        if self.standardise:
+            x = (x - x[train].mean(0)) / _nonzero(x[train].std(0))
+        if self.unit_ball:
+            x = x / _nonzero(np.linalg.norm(x[train], axis=1).max())
+        if self.standardise_target:
+            y = (y - y[train].mean()) / _nonzero(y[train].std())
+        dtype = jnp.result_type(float)
+        return split(jnp.asarray(x, dtype), jnp.asarray(y, dtype), shares, name=name, key=key)
+
+
+def _nonzero(spread: np.ndarray | np.floating) -> np.ndarray:
+    """Leave a constant column where its mean put it instead of dividing by zero."""
+    return np.where(spread > 0, spread, 1.0)
+
+
+def load(table: Table, folder: str | None = None) -> np.ndarray:
+    """Find, read and check a table as published: all rows, all columns, in the file's order."""
+    path = fetch(*table.sources, folder=folder)
+    with reading(path):
+        rows = _cells(path, table)
+    return _numbers(rows, table, path)
+
+
+def _cells(path: Path, table: Table) -> Sequence[Sequence[Any]]:
+    """Rows of cells below the header, whatever the format."""
+    if path.suffix != ".zip":
+        return _text_cells(path.read_text("utf-8-sig"), path.suffix)
+    with zipfile.ZipFile(path) as archive:
+        inside = [name for name in archive.namelist() if Path(name).name.lower() == table.member.lower()]
+        if not inside:
+            raise UserError(f"The archive {path} holds no {table.member}: is it the right archive?")
+        raw = archive.read(inside[0])
+    suffix = Path(table.member).suffix
+    if suffix == ".xls":
+        return _xls_cells(raw)
+    return _xlsx_cells(raw) if suffix == ".xlsx" else _text_cells(raw.decode("utf-8-sig"), suffix)
+
+
+def _text_cells(text: str, suffix: str) -> Sequence[Sequence[Any]]:
+    if suffix == ".csv":
+        return list(csv.reader(io.StringIO(text, newline="")))[1:]
+    return [line.split() for line in text.splitlines()]
+
+
+def _xls_cells(raw: bytes) -> Sequence[Sequence[Any]]:
+    import xlrd
+    from xlrd.biffh import XLRDError
+
+    try:
+        with xlrd.open_workbook(file_contents=raw) as book:
+            sheet = book.sheet_by_index(0)
+            return [sheet.row_values(row) for row in range(1, sheet.nrows)]
+    except XLRDError as error:
+        raise ValueError(str(error)) from error
+
+
+def _xlsx_cells(raw: bytes) -> Sequence[Sequence[Any]]:
+    import openpyxl
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a workbook without styles, and the like
+        book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True)
+        try:
+            return list(book.worksheets[0].iter_rows(min_row=2, values_only=True))
+        finally:
+            book.close()
+
+
+def _numbers(rows: Iterable[Sequence[Any]], table: Table, path: Path) -> np.ndarray:
+    """Refuse ragged rows, cells that are no numbers and a wrong number of rows, by name; skip what is empty."""
+    again = "Remove it, then copy it again or let it be downloaded."
+    kept = []
+    for number, row in enumerate(rows, 1):
+        cells = list(row)
+        while cells and cells[-1] in (None, ""):
+            cells.pop()
+        if not cells:
+            continue
+        if len(cells) != table.columns:
+            raise UserError(
+                f"Data row {number} of {path} has {len(cells)} columns, but {table.columns} were wanted: "
+                f"the file is cut short or damaged. {again}"
+            )
+        try:
+            kept.append([float(cell) for cell in cells])
+        except (TypeError, ValueError):
+            raise UserError(f"Data row {number} of {path} has a cell that is no number: {cells}. {again}") from None
+    if len(kept) != table.rows:
+        raise UserError(
+            f"{path} has {len(kept)} rows, but the {table.name} table has {table.rows}: the file is cut short or is "
+            f"another version. {again}"
+        )
+    return np.array(kept)

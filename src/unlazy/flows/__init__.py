@@ -1,0 +1,31 @@
+"""Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
+
+from unlazy.flows._base import Flow
+from unlazy.flows._journey import Journey
+from unlazy.flows._state import State, Status, Trajectory, gradient, velocity
+from unlazy.flows.descent import Descent
+from unlazy.flows.gradient_flow import GradientFlow
+from unlazy.flows.linearised import Linearised
+from unlazy.flows.optimisers import Adam, Constant, Cosine, Momentum, Optimiser, Plain, Schedule, StepDecay, Transform
+
+__all__ = [
+    "Adam",
+    "Constant",
+    "Cosine",
+    "Descent",
+    "Flow",
+    "GradientFlow",
+    "Journey",
+    "Linearised",
+    "Momentum",
+    "Optimiser",
+    "Plain",
+    "Schedule",
+    "State",
+    "Status",
+    "StepDecay",
+    "Trajectory",
+    "Transform",
+    "gradient",
+    "velocity",
+]

@@ -1,0 +1,92 @@
+"""What a flow is. A new one says how to `plan` its times, `begin` and `advance`; a `Journey` does the rest."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Int
+
+from unlazy._types import PRNGKey, PyTree
+from unlazy.data import Dataset
+from unlazy.flows._journey import Journey, Probes
+from unlazy.flows._progress import Progress
+from unlazy.flows._state import State, Trajectory
+from unlazy.losses import Loss
+from unlazy.networks import Network
+
+
+class Flow(eqx.Module):
+    """Gradient flow θ' = -R ∇L(θ), or a discretisation of it."""
+
+    loss: eqx.AbstractVar[Loss]
+
+    @abc.abstractmethod
+    def check(self, network: Network, data: Dataset) -> None:
+        """Refuse settings that cannot work, in one sentence, before any time is spent."""
+
+    @abc.abstractmethod
+    def model(self, network: Network) -> Network:
+        """Give the network that is trained in place of ``network``: itself, or a model of it."""
+
+    @abc.abstractmethod
+    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For increasing times, give what `State.left` should count from 0 to each, and the times really reached."""
+
+    @abc.abstractmethod
+    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+        """Make the state at t = 0."""
+
+    @abc.abstractmethod
+    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+        """Go on until ``left`` is used up, ``budget`` more steps are made, or something goes wrong."""
+
+    def __call__(
+        self,
+        network: Network,
+        data: Dataset,
+        times: Sequence[float] | np.ndarray,
+        probes: Probes = (),
+        *,
+        key: PRNGKey | None = None,
+        progress: Progress | None = None,
+    ) -> Trajectory:
+        """Train ``network`` on ``data`` from t = 0 and look through ``probes`` at the given times.
+
+        A run of more than two seconds shows its progress on a terminal, or tells ``progress(share, t)``. Ctrl-C ends it
+        early with all it has seen and status `Status.interrupted`; `extend` goes on. ``key`` draws minibatches.
+        """
+        keys = [jax.random.key(0) if key is None else key]
+        return Journey.begin(self, [network], [data], times, probes, keys).go(progress).trajectories()[0]
+
+    def extend(
+        self,
+        trajectory: Trajectory,
+        times: Sequence[float] | np.ndarray,
+        probes: Probes = (),
+        *,
+        progress: Progress | None = None,
+    ) -> Trajectory:
+        """Go on from where ``trajectory`` stopped, with the optimiser's or solver's memory intact.
+
+        The result holds only the new times. An interrupted run is continued by asking for the times that it lacks.
+        """
+        return Journey(self, trajectory.place, times, probes, "one").go(progress).trajectories()[0]
+
+    def over_seeds(
+        self,
+        networks: Sequence[Network],
+        data: Dataset | Sequence[Dataset],
+        times: Sequence[float] | np.ndarray,
+        probes: Probes = (),
+        *,
+        keys: Sequence[PRNGKey] | None = None,
+        progress: Progress | None = None,
+    ) -> list[Trajectory]:
+        """Train several networks of one shape (say, seeds) in one compiled call, each on its own data or all on one."""
+        sets = [data] * len(networks) if isinstance(data, Dataset) else list(data)
+        keys = [jax.random.key(seed) for seed in range(len(networks))] if keys is None else list(keys)
+        return Journey.begin(self, networks, sets, times, probes, keys).go(progress).trajectories()

@@ -1,0 +1,295 @@
+"""The driver of every flow: compiled slices of work, and between them progress, probes, checkpoints and Ctrl-C.
+
+Several runs of one shape travel together: side by side (vmap) while they are small, in turn (`lax.map`) once one of them
+fills the machine. How the work is sliced never changes a result: the state carries all that the next step depends on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from unlazy._catalogue import kebab
+from unlazy._errors import UserError
+from unlazy._types import PRNGKey, PyTree
+from unlazy.data import Dataset
+from unlazy.flows._progress import Progress, bar
+from unlazy.flows._state import CODES, Observe, Place, State, Status, Trajectory
+from unlazy.losses import Loss
+from unlazy.networks import Network, divide
+
+if TYPE_CHECKING:
+    from unlazy.flows._base import Flow
+
+Batching = Literal["one", "vmap", "map"]
+Probes = Sequence[Observe] | Mapping[str, Observe]
+
+# Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
+_VMAP_BYTES = 2**18
+_SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
+_CHECKPOINT_SECONDS = 30.0
+
+
+class Journey:
+    """A run on its way: it can `go`, be interrupted, be saved, be loaded and go on."""
+
+    def __init__(
+        self, flow: Flow, place: Place, times: Sequence[float] | np.ndarray, probes: Probes, batching: Batching
+    ) -> None:
+        self.flow, self.place, self.batching = flow, place, batching
+        self.probes = named(probes)
+        self.asked = _checked_times(times, place.target)
+        # A run that was interrupted between two times first has to reach the one it was heading for.
+        self.underway = bool(jnp.any(place.state.left > 0))
+        if self.underway and self.asked[0] != place.target:
+            raise UserError(f"The interrupted run was on its way to t = {place.target:g}: ask for that time first.")
+        counts, reached = flow.plan(np.concatenate([[place.target], self.asked]))
+        self.amounts, self.reached = np.diff(counts), reached[1:]
+        self.looks: list[dict[str, PyTree]] = []
+        self.seconds = 0.0
+        self.interrupted = False
+
+    @classmethod
+    def begin(
+        cls,
+        flow: Flow,
+        networks: Sequence[Network],
+        data: Sequence[Dataset],
+        times: Sequence[float] | np.ndarray,
+        probes: Probes,
+        keys: Sequence[PRNGKey],
+    ) -> Journey:
+        """Check everything that can be checked, do the frozen work once, and stand at t = 0."""
+        if not networks or not len(networks) == len(data) == len(keys):
+            raise UserError(
+                f"{len(networks)} networks need as many data sets and keys, not {len(data)} and {len(keys)}."
+            )
+        for network, one in zip(networks, data, strict=True):
+            one.check()
+            flow.check(network, one)
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
+        batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
+        one = batching == "one"
+        network, raw, key = (group[0] if one else _stack(group) for group in (networks, data, keys))
+        prepared, features = _on(flow, network, raw, batching)
+        state = _begin(flow, prepared, features, key, batching)
+        trained, frozen = divide(prepared)
+        return cls(flow, Place(state, frozen, trained, features, raw, 0.0), times, probes, batching)
+
+    def go(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Journey:
+        """Travel to the last time asked for; Ctrl-C stops between two slices and loses nothing."""
+        begun = saved = time.perf_counter()
+        already, budget, fresh = self.seconds, 64, True
+        self.interrupted = False
+        with bar(progress) as report:
+            try:
+                while len(self.looks) < len(self.asked):
+                    amount = self._head_for_next()
+                    while bool(jnp.any((self.state.left > 0) & (self.state.code == 0))):
+                        before = time.perf_counter()
+                        self._advance(budget)
+                        took, self.seconds = time.perf_counter() - before, already + time.perf_counter() - begun
+                        if not fresh:  # the first slice compiles, and says nothing about speed
+                            budget = int(np.clip(budget * _SLICE_SECONDS / max(took, 1e-6), 1, min(4 * budget, 2**24)))
+                        fresh = False
+                        away = min(1.0, float(jnp.max(self.state.left)) / max(float(amount), 1e-300))
+                        report((len(self.looks) + 1 - away) / len(self.asked), self.place.target)
+                        if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
+                            checkpoint()
+                            saved = time.perf_counter()
+                    if bool(jnp.all(self.state.code != 0)):
+                        break
+                    self._look()
+                    report(len(self.looks) / len(self.asked), self.place.target)
+            except KeyboardInterrupt:
+                self.interrupted = True
+        self.seconds = already + time.perf_counter() - begun
+        return self
+
+    @property
+    def state(self) -> State:
+        """Where the flow stands."""
+        return self.place.state
+
+    def _head_for_next(self) -> float:
+        index = len(self.looks)
+        amount = float(self.amounts[index])
+        if not self.underway:
+            state = eqx.tree_at(lambda s: s.left, self.state, jnp.full_like(self.state.left, amount))
+            self._move(state, float(self.asked[index]))
+            self.underway = True
+        return amount
+
+    def _move(self, state: State, target: float) -> None:
+        place = self.place
+        self.place = Place(state, place.frozen, place.first, place.data, place.raw, target)
+
+    def _advance(self, budget: int) -> None:
+        place = self.place
+        moved = _advance(
+            self.flow, place.state, place.frozen, place.data, jnp.asarray(budget, jnp.int32), self.batching
+        )
+        self._move(jax.block_until_ready(moved), place.target)
+
+    def _look(self) -> None:
+        place = self.place
+        look = _observe(
+            self.probes, place.state.trained, place.first, place.frozen, place.data, self.flow.loss, self.batching
+        )
+        self.looks.append(jax.tree.map(np.asarray, look))
+        self.underway = False
+
+    def trajectories(self) -> list[Trajectory]:
+        """Give what has been seen so far, a trajectory for each run."""
+        if self.batching == "one":
+            return [self._trajectory(lambda tree: tree)]
+        count = self.state.code.shape[0]
+        return [self._trajectory(lambda tree, i=i: jax.tree.map(lambda leaf: leaf[i], tree)) for i in range(count)]
+
+    def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
+        parts = (pick(getattr(self.place, part)) for part in ("state", "frozen", "first", "data", "raw"))
+        place = Place(*parts, self.place.target)
+        looks = [pick(look) for look in self.looks]
+        status = Status.interrupted if self.interrupted else CODES[int(place.state.code)]
+        return Trajectory(
+            start=eqx.combine(place.first, place.frozen).off(),
+            final=eqx.combine(place.state.trained, place.frozen).off(),
+            data=place.raw,
+            loss=self.flow.loss,
+            times=np.asarray(self.reached[: len(looks)]),
+            seen=jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {},
+            stats={
+                "steps": int(place.state.steps),
+                "rejected": int(place.state.rejected),
+                "seconds": self.seconds,
+            },
+            status=status,
+            place=place,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write all that `load` needs, under a temporary name first so that a crash leaves the older one whole."""
+        leaves = [_plain(leaf) for leaf in jax.tree.leaves((self.state, self.looks))]
+        head = np.asarray([len(self.looks), float(self.underway), self.place.target, self.seconds])
+        temporary = path.with_name(path.name + ".part")
+        with open(temporary, "wb") as file:
+            np.savez(file, head, *leaves)
+        os.replace(temporary, path)
+
+    def load(self, path: Path) -> Journey:
+        """Stand where `save` left off; the journey must have been begun in the same way."""
+        with np.load(path) as file:
+            head, *saved = (file[f"arr_{index}"] for index in range(len(file.files)))
+        place = self.place
+        look = jax.eval_shape(
+            lambda s, f, t, d: _observe(self.probes, s, f, t, d, self.flow.loss, self.batching),
+            place.state.trained,
+            place.first,
+            place.frozen,
+            place.data,
+        )
+        leaves, structure = jax.tree.flatten((place.state, [look] * int(head[0])))
+        if [leaf.shape for leaf in map(_plain_shape, leaves)] != [leaf.shape for leaf in saved]:
+            raise UserError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
+        state, self.looks = jax.tree.unflatten(structure, [_like(*pair) for pair in zip(leaves, saved, strict=True)])
+        self.looks = [jax.tree.map(np.asarray, one) for one in self.looks]
+        self.underway, self.seconds = bool(head[1]), float(head[3])
+        self._move(state, float(head[2]))
+        return self
+
+
+def named(probes: Probes) -> dict[str, Observe]:
+    """Name probes by their class (``TrainLoss`` is seen as ``train-loss``) unless they come with names."""
+    if isinstance(probes, Mapping):
+        return dict(probes)
+    names = [kebab(type(probe).__name__) for probe in probes]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise UserError(f"Two probes would both be called '{min(twice)}': give a dictionary with a name for each.")
+    return dict(zip(names, probes, strict=True))
+
+
+def _checked_times(times: Sequence[float] | np.ndarray, since: float) -> np.ndarray:
+    asked = np.asarray(times, dtype=float)
+    if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
+        raise UserError(f"Times must be a list of finite, increasing numbers, not {times!r}.")
+    if asked[0] < since:
+        raise UserError(f"The run stands at t = {since:g}; it cannot go back to t = {asked[0]:g}.")
+    return asked
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _plain_shape(leaf: Any) -> Any:
+    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+
+
+def _like(leaf: Any, saved: np.ndarray) -> Array:
+    return jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
+
+
+def _stack(members: Sequence[Any]) -> Any:
+    structures = {jax.tree.structure(member) for member in members}
+    shapes = {tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(member)) for member in members}
+    if len(structures) > 1 or len(shapes) > 1:
+        raise UserError("Networks and data of several seeds must agree in shape and kind to be run together.")
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
+
+
+def _batched(function: Callable, batching: Batching) -> Callable:
+    if batching == "one":
+        return function
+    if batching == "vmap":
+        return jax.vmap(function)
+    return lambda *args: jax.lax.map(lambda one: function(*one), args)
+
+
+@eqx.filter_jit
+def _on(flow: Flow, network: Network, data: Dataset, batching: Batching) -> tuple[Network, Dataset]:
+    def ready(network: Network, data: Dataset) -> tuple[Network, Dataset]:
+        network, data = network.on(data)
+        return flow.model(network), data
+
+    return _batched(ready, batching)(network, data)
+
+
+@eqx.filter_jit
+def _begin(flow: Flow, network: Network, data: Dataset, key: Array, batching: Batching) -> State:
+    return _batched(lambda n, d, k: flow.begin(n, d, key=k), batching)(network, data, key)
+
+
+@eqx.filter_jit
+def _advance(flow: Flow, state: State, frozen: PyTree, data: Dataset, budget: Array, batching: Batching) -> State:
+    return _batched(lambda s, f, d: flow.advance(s, f, d, budget), batching)(state, frozen, data)
+
+
+@eqx.filter_jit
+def _observe(
+    probes: dict[str, Observe],
+    now: PyTree,
+    first: PyTree,
+    frozen: PyTree,
+    data: Dataset,
+    loss: Loss,
+    batching: Batching,
+) -> dict[str, PyTree]:
+    def look(now: PyTree, first: PyTree, frozen: PyTree, data: Dataset) -> dict[str, PyTree]:
+        here, start = eqx.combine(now, frozen), eqx.combine(first, frozen)
+        return {name: probe(here, start, data, loss) for name, probe in probes.items()}
+
+    return _batched(look, batching)(now, first, frozen, data)

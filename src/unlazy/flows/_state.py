@@ -1,0 +1,130 @@
+"""Where a run stands and what comes of it, and the right-hand side that all flows share."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from unlazy._types import PyTree, Scalar
+from unlazy.data import Dataset
+from unlazy.losses import Loss
+from unlazy.networks import Network, trained_rates
+
+Observe = Callable[[Network, Network, Dataset, Loss], PyTree]
+Memory = TypeVar("Memory")
+
+
+class Status(enum.Enum):
+    """How a run ended, as a sentence."""
+
+    finished = "The flow reached its final time."
+    not_finite = (
+        "The parameters or the loss became NaN or infinite; the last finite state was kept. "
+        "Try a smaller learning rate or tolerance, or look at the scaling."
+    )
+    diverged = "The loss rose above 1e8 times its start. Try a smaller learning rate."
+    step_limit = (
+        "The maximum number of steps was reached. Try a larger `max_steps`, a larger tolerance or an earlier end."
+    )
+    step_too_small = "The tolerance cannot be met: the step fell below rounding. Try a larger tolerance or float64."
+    interrupted = "The run was interrupted; `flow.extend` goes on from where it stopped."
+
+    @property
+    def ok(self) -> bool:
+        """Whether the flow did all that was asked."""
+        return self is Status.finished
+
+
+CODES = (Status.finished, Status.not_finite, Status.diverged, Status.step_limit, Status.step_too_small)
+
+
+def code(status: Status) -> Int[Array, ""]:
+    """Give the integer that stands for a status inside compiled code."""
+    return jnp.asarray(CODES.index(status), jnp.int32)
+
+
+class State(eqx.Module, Generic[Memory]):
+    """Where a flow stands: parameters, what it remembers, how much of the way to the next time is left."""
+
+    trained: PyTree
+    memory: Memory
+    left: Array  # time for a continuous flow, steps for a discrete one
+    steps: Int[Array, ""]
+    rejected: Int[Array, ""]
+    code: Int[Array, ""]
+
+
+class Place(eqx.Module):
+    """Everything needed to go on from where a run stands: prepared network and data, the flow's state and its clock."""
+
+    state: State
+    frozen: PyTree
+    first: PyTree  # the trained parameters at t = 0
+    data: Dataset
+    raw: Dataset
+    target: float  # the time that the run has reached, or is on its way to
+
+
+class Trajectory(eqx.Module):
+    """What came of a run: networks at both ends, what the probes saw, and how it went.
+
+    ``seen[probe]`` has the times as its first axis. ``stats`` counts steps, rejections and seconds.
+    """
+
+    start: Network
+    final: Network
+    data: Dataset
+    loss: Loss
+    times: np.ndarray
+    seen: dict[str, Any]
+    stats: dict[str, float]
+    status: Status
+    place: Place
+
+
+def gradient(trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
+    """Give the loss and its gradient by the trained parameters only."""
+
+    def value(leaves: PyTree) -> Scalar:
+        return loss(eqx.combine(leaves, frozen)(data.x), data.y, data.weight)
+
+    return jax.value_and_grad(value)(trained)
+
+
+def velocity(trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss) -> PyTree:
+    """Give θ' = -R ∇L(θ): the right-hand side that every flow shares."""
+    return scaled(gradient(trained, frozen, data, loss)[1], trained_rates(eqx.combine(trained, frozen)), -1.0)
+
+
+def scaled(tree: PyTree, rates: PyTree, factor: float | Scalar) -> PyTree:
+    """Multiply each leaf by its rate and a common factor, keeping its precision."""
+    return jax.tree.map(lambda rate, leaf: (rate * jnp.asarray(factor, leaf.dtype)) * leaf, rates, tree)
+
+
+def finite(*trees: PyTree) -> Array:
+    """Whether every entry of all floating-point leaves is finite."""
+    leaves = [leaf for leaf in jax.tree.leaves(trees) if eqx.is_inexact_array(leaf)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+
+
+# Settings that may change without a new compilation are arrays; NumPy's, so that they keep 64 bits whatever JAX does.
+def number(value: float) -> np.ndarray:
+    """Keep a number as an array."""
+    return np.asarray(value, float)
+
+
+def number_or_none(value: float | None) -> np.ndarray | None:
+    """Keep a number as an array, and None as it is."""
+    return None if value is None else number(value)
+
+
+def count(value: int) -> np.ndarray:
+    """Keep a whole number as an array."""
+    return np.asarray(value, np.int32)

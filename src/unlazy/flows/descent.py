@@ -1,0 +1,185 @@
+"""Gradient descent and its relatives, many steps to one compiled call."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Int
+
+from unlazy._errors import UserError
+from unlazy._types import PRNGKey, PyTree, Scalar
+from unlazy.data import Dataset
+from unlazy.flows._base import Flow
+from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
+from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
+from unlazy.losses import Loss, Squared
+from unlazy.networks import Network, divide, trained_rates
+
+_DIVERGED = 1e8  # a loss this many times its start will not come back
+_CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
+
+
+class Memory(eqx.Module):
+    """What descent remembers between steps."""
+
+    optimiser: PyTree
+    first_loss: Scalar
+    order: Int[Array, "batches size"] | None  # the samples of this epoch's batches; -1 fills up the last one
+    key: PRNGKey
+
+
+class Descent(Flow):
+    """θ ← θ - rate_k R d_k, where d_k is the optimiser's direction for the loss on all samples or on a minibatch.
+
+    Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
+    the gradient flow of the same t. R multiplies the optimiser's direction, as a parameter group's learning rate does
+    elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of ``batch``;
+    the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the optimiser sees it,
+    ``clip_sample`` that of each sample's gradient before they are averaged.
+    """
+
+    loss: Loss = Squared()
+    rate: np.ndarray = eqx.field(default=1.0, converter=number)
+    optimiser: Optimiser = Plain()
+    schedule: Schedule = Constant()
+    batch: int | None = eqx.field(static=True, default=None)
+    clip_norm: float | None = eqx.field(static=True, default=None)
+    clip_sample: float | None = eqx.field(static=True, default=None)
+
+    def check(self, network: Network, data: Dataset) -> None:
+        """Learning rate, batch and clips must be positive."""
+        if not (float(self.rate) > 0 and np.isfinite(float(self.rate))):
+            raise UserError(f"The learning rate must be a positive number, not {float(self.rate):g}.")
+        if self.batch is not None and not self.batch >= 1:
+            raise UserError(f"A minibatch holds at least one sample, not {self.batch}.")
+        for what in ("clip_norm", "clip_sample"):
+            bound = getattr(self, what)
+            if bound is not None and not bound > 0:
+                raise UserError(f"{what} must be positive, not {bound:g}.")
+
+    def model(self, network: Network) -> Network:
+        """Train the network itself."""
+        return network
+
+    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count steps: to each time the number that comes nearest to it."""
+        if isinstance(self.schedule, Constant):
+            steps = np.rint(times / float(self.rate)).astype(np.int64)
+            return steps, steps * float(self.rate)
+        clock, count = np.zeros(1), 1024
+        while clock[-1] < times[-1]:
+            count *= 2
+            factors = np.asarray(self.schedule(jnp.arange(count)), dtype=float)
+            before = clock[-1]
+            clock = np.concatenate([[0.0], np.cumsum(float(self.rate) * factors)])
+            if clock[-1] - before < 1e-12 * max(times[-1], 1e-300):
+                raise UserError(
+                    f"This schedule's learning rates sum to {clock[-1]:g} only and never reach t = {times[-1]:g}."
+                )
+        after = np.clip(np.searchsorted(clock, times), 1, len(clock) - 1)
+        steps = np.where(times - clock[after - 1] <= clock[after] - times, after - 1, after)
+        return steps, clock[steps]
+
+    def _transform(self) -> optax.GradientTransformation:
+        chosen = self.optimiser.transform()
+        return chosen if self.clip_norm is None else optax.chain(optax.clip_by_global_norm(self.clip_norm), chosen)
+
+    def _gradient(self, trained: PyTree, frozen: PyTree, data: Dataset) -> tuple[Scalar, PyTree]:
+        if self.clip_sample is None:
+            return gradient(trained, frozen, data, self.loss)
+        return _clipped_gradient(trained, frozen, data, self.loss, self.clip_sample)
+
+    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+        """Start the optimiser and remember the first loss."""
+        trained, frozen = divide(network)
+        loss = self.loss(eqx.combine(trained, frozen)(data.x), data.y, data.weight)
+        order = None
+        if self.batch is not None:
+            size = min(self.batch, data.n)
+            order = jnp.full((-(-data.n // size), size), -1, jnp.int32)
+        memory = Memory(self._transform().init(trained), loss, order, key)
+        count = jnp.zeros((), jnp.int32)
+        good = finite(trained, loss)
+        return State(trained, memory, count, count, count, jnp.where(good, 0, code(Status.not_finite)))
+
+    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+        """Make up to ``budget`` steps."""
+        transform, last = self._transform(), state.steps + budget
+        rates = trained_rates(eqx.combine(state.trained, frozen))
+
+        def going(s: State) -> Array:
+            return (s.left > 0) & (s.code == 0) & (s.steps < last)
+
+        def body(s: State) -> State:
+            order, sample = _next_batch(s.memory, s.steps, data)
+            loss, slope = self._gradient(s.trained, frozen, sample)
+            direction, optimiser = transform.update(slope, s.memory.optimiser, s.trained)
+            rate = jnp.asarray(self.rate) * self.schedule(s.steps)
+            step = scaled(direction, rates, -rate)
+            moved = jax.tree.map(jnp.add, s.trained, step)
+            # A NaN in any gradient reaches the loss one step later at the latest, so the loss alone is watched.
+            good = jnp.isfinite(loss)
+            wild = loss > _DIVERGED * jnp.maximum(s.memory.first_loss, jnp.finfo(loss.dtype).tiny)
+            trouble = jnp.where(good, jnp.where(wild, code(Status.diverged), 0), code(Status.not_finite))
+            memory = Memory(optimiser, s.memory.first_loss, order, s.memory.key)
+            return State(moved, memory, s.left - 1, s.steps + 1, s.rejected, trouble.astype(s.code.dtype))
+
+        return jax.lax.while_loop(going, body, state)
+
+
+def _next_batch(memory: Memory, step: Int[Array, ""], data: Dataset) -> tuple[Array | None, Dataset]:
+    if memory.order is None:
+        return None, data
+    batches, size = memory.order.shape
+    epoch, turn = step // batches, step % batches
+
+    def shuffle() -> Array:
+        fresh = jax.random.permutation(jax.random.fold_in(memory.key, epoch), data.n).astype(jnp.int32)
+        return jnp.pad(fresh, (0, batches * size - data.n), constant_values=-1).reshape(batches, size)
+
+    order = jax.lax.cond(turn == 0, shuffle, lambda: memory.order)
+    chosen = order[turn]
+    x, y = data.x[chosen], data.y[chosen]
+    if batches * size == data.n:
+        weight = None if data.weight is None else data.weight[chosen]
+    else:  # the last batch is smaller: what fills it up weighs nothing
+        weight = (chosen >= 0).astype(x.dtype)
+        weight = weight if data.weight is None else weight * data.weight[chosen]
+    return order, Dataset(x, y, weight=weight, name=data.name)
+
+
+def _clipped_gradient(
+    trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss, radius: float
+) -> tuple[Scalar, PyTree]:
+    """Project each sample's gradient ∇ℓ_i onto the ball of ``radius``, then reduce as the loss does."""
+    weight = jnp.ones(data.n, data.x.dtype) if data.weight is None else data.weight
+    total = jnp.sum(weight) if loss.reduction == "mean" else jnp.ones((), weight.dtype)
+    bytes_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
+    size = int(np.clip(_CLIP_BYTES // bytes_each, 1, data.n))
+
+    def cost(leaves: PyTree, x: Array, y: Array) -> Scalar:
+        return loss.cost(eqx.combine(leaves, frozen)(x[None]), y[None])[0]
+
+    def add(carry: tuple[Scalar, PyTree], block: tuple[Array, Array, Array]) -> tuple[tuple[Scalar, PyTree], None]:
+        x, y, share = block
+        costs, slopes = jax.vmap(jax.value_and_grad(cost), in_axes=(None, 0, 0))(trained, x, y)
+        norms = jax.vmap(optax.tree.norm)(slopes)
+        factors = share * jnp.minimum(1.0, radius / jnp.maximum(norms, jnp.finfo(share.dtype).tiny))
+        value, sums = carry
+        sums = jax.tree.map(lambda s, g: s + jnp.tensordot(factors, g, axes=1), sums, slopes)
+        return (value + share @ costs, sums), None
+
+    def blocks(array: Array) -> Array:  # what fills up the last block repeats a sample and weighs nothing
+        count = -(-data.n // size)
+        return jnp.concatenate([array, jnp.repeat(array[:1], count * size - data.n, axis=0)]).reshape(
+            count, size, *array.shape[1:]
+        )
+
+    padding = jnp.zeros(-data.n % size, weight.dtype)
+    shares = jnp.concatenate([weight, padding]).reshape(-1, size)
+    nothing = (jnp.zeros((), data.x.dtype), jax.tree.map(jnp.zeros_like, trained))
+    (value, sums), _ = jax.lax.scan(add, nothing, (blocks(data.x), blocks(data.y), shares))
+    return value / total, jax.tree.map(lambda leaf: leaf / total, sums)

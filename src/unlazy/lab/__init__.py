@@ -1,0 +1,20 @@
+"""The lab: recipes, the runs they describe, and the store that keeps what came of them."""
+
+from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, parse, read
+from unlazy.lab.runner import Interrupted, Lab
+from unlazy.lab.store import Store, provenance, read_run
+
+__all__ = [
+    "Experiment",
+    "Interrupted",
+    "Lab",
+    "Recipe",
+    "Store",
+    "Times",
+    "bring_to_life",
+    "build",
+    "parse",
+    "provenance",
+    "read",
+    "read_run",
+]

@@ -1,0 +1,81 @@
+"""Runs recipes: from the store where they are known, from a checkpoint where they were interrupted, else afresh."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.flows import Journey
+from unlazy.lab.recipe import Recipe, bring_to_life
+from unlazy.lab.store import Store, as_dataset
+
+Told = Callable[[Recipe, float, str], None]  # (recipe, share done, what is being done)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, after the state was saved."""
+
+    def __init__(self, recipe: Recipe, checkpoint: Path, share: float) -> None:
+        super().__init__(f"'{recipe.name}' was interrupted at {share:.0%}; the same command goes on from there.")
+
+
+class Lab:
+    """A store and a way to tell the user what is going on: all that running a recipe needs."""
+
+    def __init__(self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False) -> None:
+        self.store, self.fresh = Store(folder), fresh
+        self.tell: Told = tell or (lambda recipe, share, note: None)
+
+    def run(self, recipe: Recipe) -> xr.Dataset:
+        """Give the result of a recipe with dimensions seed and time; what is stored is not computed again."""
+        self.store.prepare()
+        known = None if self.fresh else self.store.load(recipe)
+        if known is not None:
+            self.tell(recipe, 1.0, "stored")
+            return known
+        self.tell(recipe, 0.0, "drawing")
+        experiment = bring_to_life(recipe)
+        journey = Journey.begin(
+            experiment.flow, experiment.networks, experiment.data, experiment.times, experiment.probes, experiment.keys
+        )
+        checkpoint = self.store.checkpoint(recipe)
+        if checkpoint.exists() and not self.fresh:
+            self._continue(journey, checkpoint)
+        share = 0.0
+
+        def listen(done: float, clock: float) -> None:
+            nonlocal share
+            share = done
+            self.tell(recipe, done, f"t = {clock:g}")
+
+        journey.go(listen, checkpoint=lambda: self._keep(journey, checkpoint))
+        if journey.interrupted:
+            self._keep(journey, checkpoint)
+            raise Interrupted(recipe, checkpoint, share)
+        trajectories = journey.trajectories()
+        if not journey.looks:
+            raise UserError(f"'{recipe.name}' failed before its first look: {trajectories[0].status.value}")
+        run = as_dataset(recipe, trajectories)
+        self.store.save(recipe, run)
+        return run
+
+    def _keep(self, journey: Journey, checkpoint: Path) -> None:
+        try:
+            journey.save(checkpoint)
+        except OSError as error:
+            checkpoint.with_name(checkpoint.name + ".part").unlink(missing_ok=True)
+            raise UserError(
+                f"The checkpoint '{checkpoint}' cannot be written ({error.strerror}): free some space."
+            ) from None
+
+    def _continue(self, journey: Journey, checkpoint: Path) -> None:
+        try:
+            journey.load(checkpoint)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise UserError(
+                f"The checkpoint '{checkpoint}' cannot be used ({type(error).__name__}): delete it to start afresh."
+            ) from None

@@ -1,0 +1,47 @@
+"""Networks: functions of a batch that know how fast each of their parameters learns.
+
+Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. A
+`TangentModel` is the linearisation of any network.
+"""
+
+from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel, trained_rates
+from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
+from unlazy.networks.scalings import (
+    FirstNodes,
+    GivenNodes,
+    NodeWeights,
+    Scaling,
+    Zipf,
+    asymmetrical,
+    mean_field,
+    multilayer_mean_field,
+    ntk,
+)
+from unlazy.networks.tangent import TangentModel
+from unlazy.networks.two_layer import TwoLayer
+
+__all__ = [
+    "Anchored",
+    "Embedding",
+    "FirstNodes",
+    "GivenNodes",
+    "Identity",
+    "Infinite",
+    "Network",
+    "NodeWeights",
+    "Quadratic",
+    "RandomLayers",
+    "Scaling",
+    "TangentModel",
+    "TwoLayer",
+    "Zipf",
+    "altered",
+    "asymmetrical",
+    "divide",
+    "frozen_rates",
+    "jacobian_kernel",
+    "mean_field",
+    "multilayer_mean_field",
+    "ntk",
+    "trained_rates",
+]

@@ -1,0 +1,122 @@
+"""What a network is to the rest of the house: a function of a batch, with a learning-rate factor for every parameter."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy.data import Dataset
+
+N = TypeVar("N", bound="Network")
+
+
+class Network(eqx.Module):
+    """A parametric function f(x; θ) together with the geometry R of its gradient flow, θ' = -R ∇L(θ).
+
+    A network that is an infinite-width limit is a network like any other.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, x: Inputs) -> Outputs:
+        """Evaluate f on a batch: (n, ...) -> (n,) or (n, k)."""
+
+    @abc.abstractmethod
+    def rates(self) -> PyTree:
+        """Learning-rate factor R of every floating-point leaf, as a tree of Python floats; 0.0 means frozen.
+
+        The tree is that of ``equinox.filter(self, equinox.is_inexact_array)``; start from `frozen_rates`.
+        """
+
+    @abc.abstractmethod
+    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+        """Do all work on ``data`` that training cannot change once and for all.
+
+        Gives a network and data for which every value is the same as before, only cheaper to compute.
+        """
+
+    @abc.abstractmethod
+    def off(self) -> Network:
+        """Undo `on`: the network on raw inputs, with the parameters that it has now."""
+
+    @abc.abstractmethod
+    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """Pre-activations ("features" h_j(x) in chen2022) of every layer of neurons, by layer name."""
+
+    @abc.abstractmethod
+    def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
+        """Distance |w_j - w_j(0)| that each neuron's trained weights have moved since ``start``, by layer name."""
+
+    @abc.abstractmethod
+    def permute(self: N, layer: str, order: Int[Array, " m"]) -> N:
+        """Reorder the neurons of a layer, each with all that belongs to it; the function stays the same."""
+
+    @abc.abstractmethod
+    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
+        """Tangent kernel Θ(x, z) = J(x) R J(z)^T, of shape (n, n') or (n, k, n', k).
+
+        Along the flow f' = -Θ dL/df. Use structure where there is some, else `jacobian_kernel`.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
+        """Small networks, with data they fit, that show all of the class; every contract in the tests runs on them."""
+
+
+def altered(network: N, **changes: object) -> N:
+    """Copy a network with some fields changed and nothing drawn anew (`__init__` is not run)."""
+    new = object.__new__(type(network))
+    for field in dataclasses.fields(network):
+        object.__setattr__(new, field.name, changes.get(field.name, getattr(network, field.name)))
+    return new
+
+
+def frozen_rates(network: Network) -> PyTree:
+    """Give the rates of a network of which nothing is trained: the tree that `Network.rates` fills in."""
+    return jax.tree.map(lambda _: 0.0, eqx.filter(network, eqx.is_inexact_array))
+
+
+def divide(network: N) -> tuple[N, N]:
+    """Split a network into what its rates train and the rest, so that frozen leaves are never differentiated."""
+    trained = jax.tree.map(lambda rate: not (isinstance(rate, float) and rate == 0.0), network.rates())
+    nothing = jax.tree.map(lambda _: False, network)
+    return eqx.partition(network, eqx.combine(trained, nothing))
+
+
+def trained_rates(network: Network) -> PyTree:
+    """Rates of the trained leaves only: the same tree as the first half of `divide`."""
+    return jax.tree.map(lambda rate: None if isinstance(rate, float) and rate == 0.0 else rate, network.rates())
+
+
+def jacobian_kernel(network: Network, x: Inputs, z: OtherInputs, memory: float = 2.0**28) -> Float[Array, "..."]:
+    """Tangent kernel J(x) R J(z)^T of any network by automatic differentiation.
+
+    Jacobian rows are made in blocks of samples so that they take about ``memory`` bytes, whatever n is.
+    """
+    trained, frozen = divide(network)
+    rates = trained_rates(network)
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
+    outputs = jax.eval_shape(network, x).size // x.shape[0]
+    block = max(1, int(memory / (2 * size * outputs)))
+
+    def rows(sample: Float[Array, "..."], power: float) -> Float[Array, "k p"]:
+        value = lambda leaves: eqx.combine(leaves, frozen)(sample[None]).reshape(-1)  # noqa: E731
+        jacobian = jax.jacrev(value)(trained)
+        scaled = jax.tree.map(lambda rate, leaf: (rate**power * leaf).reshape(outputs, -1), rates, jacobian)
+        return jnp.concatenate(jax.tree.leaves(scaled), axis=1)
+
+    def against_all(sample: Float[Array, "..."]) -> Float[Array, "..."]:
+        here = rows(sample, 1.0)
+        return jax.lax.map(lambda other: here @ rows(other, 0.0).T, z, batch_size=min(block, z.shape[0]))
+
+    kernel = jax.lax.map(against_all, x, batch_size=min(block, x.shape[0]))  # (n, n', k, k)
+    if jax.eval_shape(network, x).ndim == 1:
+        return kernel[:, :, 0, 0]
+    return jnp.transpose(kernel, (0, 2, 1, 3))

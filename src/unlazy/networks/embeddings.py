@@ -1,0 +1,224 @@
+"""Embeddings Φ: the fixed features on which a layer is trained (chen2022 eq. 3-5, App. H).
+
+An embedding is written down first and drawn later: ``RandomLayers((512,))`` says what it is, ``draw`` gives it weights.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from unlazy._errors import UserError
+from unlazy._types import PRNGKey
+from unlazy.activations import Activation
+
+Points = Float[Array, "n d"]
+Others = Float[Array, "p d"]
+Features = Float[Array, "n D"]
+Gram = Float[Array, "n p"]
+
+
+class Embedding(eqx.Module):
+    """A fixed map Φ from inputs to D features."""
+
+    @abc.abstractmethod
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Give the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own."""
+
+    @abc.abstractmethod
+    def size(self, inputs: int) -> float:
+        """Number of features D; infinite for an embedding known only by its kernel."""
+
+    @abc.abstractmethod
+    def __call__(self, x: Points) -> Features:
+        """Features Φ(x) of a batch."""
+
+    @abc.abstractmethod
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """Kernel G(x, z) = Φ(x)·Φ(z) / D (chen2022 eq. 12)."""
+
+
+class Identity(Embedding):
+    """The input itself: a shallow network (chen2022 eq. 1)."""
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Nothing to draw."""
+        return self
+
+    def size(self, inputs: int) -> float:
+        """D = d."""
+        return inputs
+
+    def __call__(self, x: Points) -> Features:
+        """Φ(x) = x."""
+        return x
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G = x·z / d."""
+        return _inner(x, z)
+
+
+class Quadratic(Embedding):
+    """All products of two inputs, Φ(x) = vec(x x^T) (chen2022 section 4.2)."""
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Nothing to draw."""
+        return self
+
+    def size(self, inputs: int) -> float:
+        """D = d²."""
+        return inputs**2
+
+    def __call__(self, x: Points) -> Features:
+        """Φ(x) = vec(x x^T)."""
+        return (x[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G = (x·z)² / d², without ever building the d² features."""
+        return _inner(x, z) ** 2
+
+
+class RandomLayers(Embedding):
+    """One or more frozen random layers: Φ = σ(Z_L ... σ(Z_1 x / √d) ... / √D_{L-1}) (chen2022 eq. 4-5 and App. H).
+
+    One layer makes the partially trained three-layer network P-3L. Without an activation, σ is that of the network.
+    """
+
+    widths: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+    activation: Activation | None = None
+    weights: tuple[Float[Array, "..."], ...] | None = None
+
+    def __check_init__(self) -> None:
+        if not self.widths or min(self.widths) < 1:
+            raise UserError(f"Random layers need one width >= 1 each, not {list(self.widths)}: try widths = [1024].")
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Draw every entry of the layers' weights from N(0, 1)."""
+        fan_in = (inputs, *self.widths[:-1])
+        keys = jax.random.split(key, len(self.widths))
+        weights = tuple(jax.random.normal(k, shape) for k, shape in zip(keys, zip(self.widths, fan_in, strict=True)))
+        return RandomLayers(self.widths, self.activation or activation, weights)
+
+    def size(self, inputs: int) -> float:
+        """D, the width of the last layer."""
+        return self.widths[-1]
+
+    def __call__(self, x: Points) -> Features:
+        """Send a batch through the frozen layers."""
+        if self.weights is None or self.activation is None:
+            raise UserError("These random layers have no weights yet: a network draws them, or call `draw`.")
+        for weight in self.weights:
+            x = self.activation(x @ weight.T / math.sqrt(weight.shape[1]))
+        return x
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G = Φ(x)·Φ(z) / D of the drawn features (chen2022 eq. 22)."""
+        return _inner(self(x), self(z))
+
+
+class Infinite(Embedding):
+    """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
+
+    The kernel is the composition of dual activations, one a layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian of
+    covariance G_l. A network on it lives on the finite set of points that it is trained and tested on; see `Anchored`.
+    """
+
+    depth: int = eqx.field(static=True, default=1)
+    activation: Activation | None = None
+
+    def __check_init__(self) -> None:
+        if self.depth < 1:
+            raise UserError(f"An infinite embedding needs at least one layer, not depth = {self.depth}.")
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Settle the activation; there are no weights."""
+        return Infinite(self.depth, self.activation or activation)
+
+    def size(self, inputs: int) -> float:
+        """D = ∞."""
+        return math.inf
+
+    def __call__(self, x: Points) -> Features:
+        """Refuse: infinitely many features cannot be listed."""
+        raise UserError("An infinite embedding has no list of features: use its kernel, or `network.on(data)` first.")
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """Compose the dual activation ``depth`` times, starting from x·z / d."""
+        if self.activation is None:
+            raise UserError("This infinite embedding has no activation yet: give it one, or let a network draw it.")
+        across = _inner(x, z)
+        left, right = (jnp.mean(jnp.square(points), axis=1) for points in (x, z))
+        for _ in range(self.depth):
+            across = self.activation.dual(
+                jnp.broadcast_to(left[:, None], across.shape), jnp.broadcast_to(right[None, :], across.shape), across
+            )
+            left, right = self.activation.moment(left), self.activation.moment(right)
+        return across
+
+
+class Anchored(Embedding):
+    """A kernel on finitely many points P, as |P| features: Φ(x) = √|P| G(x, P) G(P, P)^(-1/2).
+
+    On P itself Φ(x)·Φ(z) / D = G(x, z) exactly, so gradient flow on these features is the flow of the infinite network
+    seen on P. Elsewhere it is the best guess given P: the conditional mean of the Gaussian process h_j. Repeated points
+    make G(P, P) singular; its null directions carry no feature and are dropped.
+    """
+
+    kernel_of: Callable[[Points, Others], Gram]
+    points: Points
+    inverse_root: Float[Array, "p p"]
+
+    def __init__(self, kernel_of: Callable[[Points, Others], Gram], points: Points) -> None:
+        self.kernel_of = kernel_of
+        self.points = points
+        values, vectors = jnp.linalg.eigh(kernel_of(points, points))
+        floor = points.shape[0] * jnp.finfo(values.dtype).eps * jnp.max(values)
+        self.inverse_root = (vectors * (jnp.where(values > floor, values, jnp.inf) ** -0.5)[None, :]) @ vectors.T
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Nothing to draw."""
+        return self
+
+    def size(self, inputs: int) -> float:
+        """D = |P|."""
+        return self.points.shape[0]
+
+    def __call__(self, x: Points) -> Features:
+        """Φ(x) = √|P| G(x, P) G(P, P)^(-1/2)."""
+        return math.sqrt(self.points.shape[0]) * self.kernel_of(x, self.points) @ self.inverse_root
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G(x, P) G(P, P)^(-1) G(P, z): exact where x or z is a point of P."""
+        return _inner(self(x), self(z))
+
+
+class Precomputed(Embedding):
+    """Stands in for an embedding whose features are already in the data; remembers it for the way back."""
+
+    inner: Embedding
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Nothing to draw."""
+        return self
+
+    def size(self, inputs: int) -> float:
+        """Number of features handed over."""
+        return inputs
+
+    def __call__(self, x: Points) -> Features:
+        """The data are the features."""
+        return x
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G = Φ·Φ / D of the features handed over."""
+        return _inner(x, z)
+
+
+def _inner(x: Features, z: Float[Array, "p D"]) -> Gram:
+    return x @ z.T / x.shape[1]

@@ -1,0 +1,117 @@
+"""Scalings: how the terms of a network shrink with its width, and how fast its weights may move.
+
+With m neurons on D features, f(x) = Σ_j s_j a_j σ(D^feature w_j·Φ(x)) and w_j' = -m^rate D^feature_rate ∂L/∂w_j. A scaling
+is these four numbers, with s_j = m^node, or node weights that differ from neuron to neuron.
+"""
+
+import abc
+
+import equinox as eqx
+import numpy as np
+from scipy.special import zeta
+
+from unlazy._errors import UserError
+
+
+class NodeWeights(eqx.Module):
+    """Summable weights λ̃_1 >= λ̃_2 >= ... >= 0 of infinitely many nodes (caron2023 eq. 1)."""
+
+    @abc.abstractmethod
+    def first(self, m: int) -> np.ndarray:
+        """Give the weights of the first m nodes."""
+
+
+class Zipf(NodeWeights):
+    """Zipf weights λ̃_j = j^(-1/α) / ζ(1/α) for α in (0, 1) (caron2023 eq. 4)."""
+
+    alpha: float = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not 0 < self.alpha < 1:
+            raise UserError(f"Zipf weights need 0 < alpha < 1 to be summable, not {self.alpha}.")
+
+    def first(self, m: int) -> np.ndarray:
+        """Give the weights of the first m nodes."""
+        return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
+
+
+class FirstNodes(NodeWeights):
+    """All weight on the first K nodes, 1/K each: with γ = 0, a finite network of width K (caron2023 section 2.1)."""
+
+    count: int = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if self.count < 1:
+            raise UserError(f"At least one node must carry weight, not {self.count}.")
+
+    def first(self, m: int) -> np.ndarray:
+        """Give the weights of the first m nodes."""
+        return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
+
+
+class GivenNodes(NodeWeights):
+    """Weights that you write down; nodes beyond the end of the list get none."""
+
+    weights: tuple[float, ...] = eqx.field(static=True, converter=tuple)
+
+    def __check_init__(self) -> None:
+        if not self.weights or min(self.weights) < 0 or not np.isfinite(self.weights).all() or sum(self.weights) == 0:
+            raise UserError("Node weights must be finite numbers >= 0, at least one of them positive.")
+
+    def first(self, m: int) -> np.ndarray:
+        """Give the weights of the first m nodes."""
+        return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
+
+
+class Asymmetrical(eqx.Module):
+    """Node variances λ_{m,j} = γ/m + (1-γ) λ̃_j / Σ_{k<=m} λ̃_k, summing to 1 (caron2023 eq. 1)."""
+
+    gamma: float = eqx.field(static=True)
+    weights: NodeWeights
+
+    def __check_init__(self) -> None:
+        if not 0 <= self.gamma <= 1:
+            raise UserError(f"The symmetric share gamma must lie in [0, 1], not {self.gamma}.")
+
+    def variances(self, m: int) -> np.ndarray:
+        """λ_{m,j} for j = 1..m."""
+        tilde = self.weights.first(m)
+        return self.gamma / m + (1 - self.gamma) * tilde / tilde.sum()
+
+
+class Scaling(eqx.Module):
+    """The exponents of a network's scaling; each well-known one is a line below."""
+
+    node: float | Asymmetrical = eqx.field(static=True)
+    feature: float = eqx.field(static=True, default=-0.5)
+    rate: float = eqx.field(static=True, default=0.0)
+    feature_rate: float = eqx.field(static=True, default=0.0)
+
+    def nodes(self, m: int) -> np.ndarray:
+        """Node scales s_j: m^node, or sqrt(λ_{m,j})."""
+        if isinstance(self.node, Asymmetrical):
+            return np.sqrt(self.node.variances(m))
+        return np.full(m, float(m) ** self.node)
+
+    def movement(self, features: float) -> float:
+        """Factor R e² D between a step of h and the kernel Φ·Φ/D, per m^rate: D^(feature_rate + 2 feature + 1)."""
+        return _power(features, self.feature_rate + 2 * self.feature + 1)
+
+    def spread(self, features: float) -> float:
+        """Standard deviation of h at the start, in units of sqrt(Φ·Φ/D): D^(feature + 1/2)."""
+        return _power(features, self.feature + 0.5)
+
+
+def _power(base: float, exponent: float) -> float:
+    # inf ** 0 is 1 in Python, inf ** -1 is 0: the limits that an infinite embedding needs.
+    return float(base) ** exponent
+
+
+mean_field = Scaling(node=-1.0, rate=1.0)  # chen2022 eq. 2-3, "ours" of Table 1
+ntk = Scaling(node=-0.5)
+multilayer_mean_field = Scaling(node=-1.0, feature=-1.0, rate=1.0, feature_rate=1.0)  # Table 1's MF column, m² at D = m
+
+
+def asymmetrical(gamma: float, weights: NodeWeights) -> Scaling:
+    """Asymmetrical node scaling (caron2023): γ = 1 is the NTK scaling, γ < 1 learns features at any width."""
+    return Scaling(node=Asymmetrical(gamma, weights))

@@ -1,0 +1,229 @@
+"""Family A: one trained layer on a fixed embedding (chen2022, caron2023)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from unlazy._errors import UserError
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation, Erf, Gelu, Softplus, Tanh
+from unlazy.data import Dataset
+from unlazy.networks._base import Network, altered, frozen_rates
+from unlazy.networks.embeddings import (
+    Anchored,
+    Embedding,
+    Identity,
+    Infinite,
+    Precomputed,
+    Quadratic,
+    RandomLayers,
+)
+from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
+
+
+class TwoLayer(Network):
+    """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x),  with w trained and a = ±c frozen unless told otherwise.
+
+    chen2022 eq. 2-3 and caron2023 eq. 2. The scaling gives s_j, e = D^feature and the learning-rate factor of w. With
+    ``outputs`` = k the read-out a is m x k and f has k outputs. A symmetrised network starts from pairs of equal neurons
+    with opposite read-outs, so that f = 0 at t = 0 (chen2022 App. I does so for the NTK scaling).
+
+    >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation=Relu(), key=jax.random.key(0))
+    """
+
+    w: Float[Array, "m D"] | None
+    a: Float[Array, "m *k"]
+    s: Float[Array, " m"]
+    embedding: Embedding
+    activation: Activation
+    scaling: Scaling
+    train_readout: bool = eqx.field(static=True)
+    process: PRNGKey | None  # draws h(0), a Gaussian process, once the points of an infinite embedding are known
+
+    def __init__(
+        self,
+        width: int,
+        inputs: int,
+        outputs: int | None = None,
+        *,
+        activation: Activation | None = None,
+        embedding: Embedding | None = None,
+        scaling: Scaling = mean_field,
+        readout: float = 1.0,
+        symmetrised: bool = False,
+        train_readout: bool = False,
+        key: PRNGKey,
+    ) -> None:
+        if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
+            raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
+        weight_key, sign_key, embedding_key = jax.random.split(key, 3)
+        self.activation = Tanh() if activation is None else activation
+        self.embedding = (embedding or Identity()).draw(inputs, self.activation, key=embedding_key)
+        self.scaling = scaling
+        self.train_readout = train_readout
+        features = self.embedding.size(inputs)
+        scales = scaling.nodes(width)
+        if symmetrised and (width % 2 or scales.min() != scales.max()):
+            raise UserError(
+                f"Symmetrising pairs neurons of equal scale: it needs an even width (not {width}) and a scaling that "
+                "treats all neurons alike."
+            )
+        distinct = width // 2 if symmetrised else width
+        shape = (distinct,) if outputs is None else (distinct, outputs)
+        signs = jax.random.rademacher(sign_key, shape, jnp.result_type(float))
+        self.s = jnp.asarray(scales, jnp.result_type(float))
+        self.a = readout * (jnp.concatenate([signs, -signs]) if symmetrised else signs)
+        if math.isinf(features):
+            if symmetrised:
+                raise UserError(
+                    "An infinite embedding draws its neurons later and cannot symmetrise them: use RandomLayers."
+                )
+            self.w, self.process = None, weight_key
+        else:
+            weights = jax.random.normal(weight_key, (distinct, int(features)))
+            self.w = jnp.concatenate([weights, weights]) if symmetrised else weights
+            self.process = None
+
+    @property
+    def width(self) -> int:
+        """Number of neurons m."""
+        return self.s.shape[0]
+
+    def __call__(self, x: Inputs) -> Outputs:
+        """Σ_j s_j a_j σ(h_j(x))."""
+        return self.activation(self._features(x)[1]) @ self._readout()
+
+    def _readout(self) -> Float[Array, "m *k"]:
+        return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1)) * self.a
+
+    def _factor(self) -> float:
+        return float(self._trained().shape[1]) ** self.scaling.feature
+
+    def _trained(self) -> Float[Array, "m D"]:
+        if self.w is None:
+            raise UserError(
+                "A network with an infinite embedding lives on the points it is trained and tested on: "
+                "use `network.on(data)` first, or let a flow do it."
+            )
+        return self.w
+
+    def _features(self, x: Inputs) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
+        if x.ndim != 2:
+            raise UserError(
+                f"This network takes one vector a sample, not an array of shape {x.shape[1:]}: use data.flat()."
+            )
+        w, phi = self._trained(), self.embedding(x)
+        if phi.shape[1] != w.shape[1]:
+            raise UserError(f"This network was made for {w.shape[1]} features but was given {phi.shape[1]}.")
+        return phi, self._factor() * (phi @ w.T)
+
+    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """h_j(x) of the one hidden layer."""
+        return {"hidden": self._features(x)[1]}
+
+    def rates(self) -> PyTree:
+        """m^rate D^feature_rate for w; m^rate for the read-out where it is trained."""
+        each = float(self.width) ** self.scaling.rate
+        rates = frozen_rates(self)
+        if self.train_readout:
+            rates = eqx.tree_at(lambda tree: tree.a, rates, each)
+        if self.w is not None:
+            rates = eqx.tree_at(lambda tree: tree.w, rates, each * float(self.w.shape[1]) ** self.scaling.feature_rate)
+        return rates
+
+    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+        """Send the data through the embedding once; an infinite one first becomes exact on these points."""
+        if isinstance(self.embedding, Identity | Precomputed):
+            return self, data
+        network = self if self.w is not None else self._anchor(data)
+        features = eqx.tree_at(
+            lambda d: (d.x, d.x_test),
+            data,
+            (network.embedding(data.x), None if data.x_test is None else network.embedding(data.x_test)),
+            is_leaf=lambda leaf: leaf is None,
+        )
+        return altered(network, embedding=Precomputed(network.embedding)), features
+
+    def _anchor(self, data: Dataset) -> TwoLayer:
+        # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
+        # spread² G, and moves by movement·G. Both factors are the D -> inf limits of the scaling.
+        spread, movement = self.scaling.spread(math.inf), self.scaling.movement(math.inf)
+        if not (math.isfinite(spread) and math.isfinite(movement) and movement > 0):
+            raise UserError(
+                f"Under this scaling (feature = {self.scaling.feature}, feature_rate = {self.scaling.feature_rate}) "
+                "the flow has no limit as D grows: it needs feature <= -1/2 and feature_rate = -1 - 2 feature."
+            )
+        assert self.process is not None
+        points = data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
+        embedding = Anchored(self.embedding.kernel, points)
+        w = spread * jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
+        scaling = Scaling(self.scaling.node, feature=-0.5, rate=self.scaling.rate)
+        return altered(self, w=w, embedding=embedding, scaling=scaling, process=None)
+
+    def off(self) -> Network:
+        """Put the embedding back."""
+        if isinstance(self.embedding, Precomputed):
+            return altered(self, embedding=self.embedding.inner)
+        return self
+
+    def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
+        """|w_j - w_j(0)|."""
+        assert isinstance(start, TwoLayer)
+        return {"hidden": jnp.linalg.norm(self._trained() - start._trained(), axis=1)}
+
+    def permute(self, layer: str, order: Int[Array, " m"]) -> TwoLayer:
+        """Reorder neurons with their weights, read-outs and node scales."""
+        if layer != "hidden":
+            raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
+        w, a, s = (None if leaf is None else leaf[order] for leaf in (self.w, self.a, self.s))
+        return altered(self, w=w, a=a, s=s)
+
+    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
+        """Θ = R e² Φ(x)·Φ(z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained.
+
+        Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
+        """
+        (phi_x, h_x), (phi_z, h_z) = self._features(x), self._features(z)
+        rates = self.rates()
+        gram = rates.w * self._factor() ** 2 * (phi_x @ phi_z.T)
+        slope_x, slope_z = self.activation.derivative(h_x), self.activation.derivative(h_z)
+        readout = self._readout()
+        if readout.ndim == 1:
+            kernel = gram * ((slope_x * (readout**2)[None, :]) @ slope_z.T)
+        else:
+            gates = jnp.einsum("nj,jc,jd,pj->ncpd", slope_x, readout, readout, slope_z, optimize="optimal")
+            kernel = gram[:, None, :, None] * gates
+        if self.train_readout:
+            values = rates.a * (self.activation(h_x) * (self.s**2)[None, :]) @ self.activation(h_z).T
+            if readout.ndim == 2:  # each output has a read-out of its own: no part across outputs
+                values = values[:, None, :, None] * jnp.eye(readout.shape[1], dtype=values.dtype)[None, :, None, :]
+            kernel = kernel + values
+        return kernel
+
+    @classmethod
+    def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
+        """Every scaling and embedding, one output and several, read-out frozen and trained."""
+        keys = iter(jax.random.split(key, 16))
+        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
+        data = Dataset(x, y, x_test, y_test, name="example")
+        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
+        zipf = asymmetrical(0.3, Zipf(0.6))
+
+        def one(**options: Any) -> TwoLayer:
+            return cls(8, 3, key=next(keys), **options)
+
+        return [
+            (one(), data),
+            (one(scaling=ntk, symmetrised=True, activation=Softplus()), data),
+            (one(scaling=zipf, embedding=Quadratic(), activation=Gelu()), data),
+            (one(scaling=multilayer_mean_field, embedding=RandomLayers((10,))), data),
+            (one(embedding=RandomLayers((6, 5)), activation=Gelu(), train_readout=True), data),
+            (one(embedding=Infinite(depth=2, activation=Erf())), data),
+            (one(outputs=3, train_readout=True, scaling=ntk), several),
+        ]

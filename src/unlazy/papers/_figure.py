@@ -1,0 +1,48 @@
+"""The visual language shared by all panels: colours that survive colour blindness and grey print, seeds as bands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, dark to light so that an ordered quantity also reads in grey.
+ORDERED = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
+
+STYLE = {
+    "figure.dpi": 110,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "svg.fonttype": "none",  # text stays text: searchable, selectable, small
+    "svg.hashsalt": "unlazy",  # the same figure gives the same file
+}
+
+
+def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0) -> tuple[Figure, list[Axes]]:
+    """Give a figure with a row of axes, away from any window system."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(1, columns))
+    return figure, list(axes)
+
+
+def band(axes: Axes, x: np.ndarray, curves: np.ndarray, index: int, label: str, **style: Any) -> None:
+    """Draw the mean over seeds (first axis) and the band from the lowest to the highest seed."""
+    colour, dash = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
+    axes.plot(x, curves.mean(axis=0), color=colour, linestyle=dash, label=label, **style)
+    if len(curves) > 1:
+        axes.fill_between(x, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.15, linewidth=0)

@@ -1,0 +1,22 @@
+"""Probes: what to look at while a network learns."""
+
+from unlazy.probes._base import Probe
+from unlazy.probes.kernel import Kernel, KernelMatrix, training_kernel
+from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
+from unlazy.probes.movement import ActiveShare, FeatureMovement, WeightMovement
+
+__all__ = [
+    "ActiveShare",
+    "FeatureMovement",
+    "Kernel",
+    "KernelMatrix",
+    "Probe",
+    "TestError",
+    "TestLoss",
+    "TestOutputs",
+    "TrainError",
+    "TrainLoss",
+    "TrainOutputs",
+    "WeightMovement",
+    "training_kernel",
+]

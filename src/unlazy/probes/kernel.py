@@ -1,0 +1,55 @@
+"""The empirical tangent kernel: how it moves, its extreme eigenvalues, and whether it points at the targets."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from unlazy.data import Dataset
+from unlazy.losses import Loss
+from unlazy.networks import Network
+from unlazy.probes._base import Probe
+
+
+def training_kernel(network: Network, data: Dataset, samples: int | None = None) -> Float[Array, "p p"]:
+    """Θ on the (first ``samples``) training inputs, outputs and samples folded into one axis."""
+    x = data.x if samples is None else data.x[:samples]
+    kernel = network.tangent_kernel(x, x)
+    size = kernel.shape[0] * (1 if kernel.ndim == 2 else kernel.shape[1])
+    return kernel.reshape(size, size)
+
+
+class KernelMatrix(Probe):
+    """Θ itself on the first ``samples`` training inputs (all by default): n² numbers a look."""
+
+    samples: int | None = eqx.field(static=True, default=None)
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, "p p"]:
+        """Build Θ."""
+        return training_kernel(now, data, self.samples)
+
+
+class Kernel(Probe):
+    """Drift, extreme eigenvalues and alignment of Θ on the first ``samples`` training inputs (all by default).
+
+    - ``drift``: ‖Θ_t - Θ_0‖_F / ‖Θ_0‖_F, zero for a lazy network;
+    - ``drift_operator``: ‖Θ_t - Θ_0‖_2, as in caron2023 figure 1;
+    - ``smallest``, ``largest``: eigenvalues, the slowest and the fastest rate of the residual;
+    - ``alignment``: y^T Θ y / (‖Θ‖_F |y|²), one when Θ = y y^T.
+    """
+
+    samples: int | None = eqx.field(static=True, default=None)
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+        """Build Θ now and at the start, then summarise."""
+        theta, first = training_kernel(now, data, self.samples), training_kernel(start, data, self.samples)
+        targets = (data.y if self.samples is None else data.y[: self.samples]).reshape(-1)
+        values = jnp.linalg.eigvalsh(theta)
+        change = theta - first
+        frobenius = jnp.linalg.norm(theta)
+        return {
+            "drift": jnp.linalg.norm(change) / jnp.linalg.norm(first),
+            "drift_operator": jnp.max(jnp.abs(jnp.linalg.eigvalsh(change))),
+            "smallest": values[0],
+            "largest": values[-1],
+            "alignment": targets @ theta @ targets / (frobenius * (targets @ targets)),
+        }

@@ -1,0 +1,172 @@
+"""Contracts that every flow found in the room must keep."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from close import close
+from unlazy import flows
+from unlazy._catalogue import members
+from unlazy._errors import UserError
+from unlazy.data import Dataset
+from unlazy.flows import Adam, Descent, Flow, GradientFlow, Momentum, Status
+from unlazy.networks import RandomLayers, TwoLayer, divide
+from unlazy.probes import TrainLoss
+
+MEMBERS = members(flows, Flow)
+CASES = {name: flow() for name, flow in MEMBERS.items()} | {
+    "descent-momentum": Descent(rate=0.5, optimiser=Momentum(0.9)),
+    "descent-adam-minibatch": Descent(rate=0.01, optimiser=Adam(), batch=3),
+}
+contract = pytest.mark.parametrize("flow", CASES.values(), ids=CASES.keys())
+
+
+@pytest.fixture(scope="module")
+def data():
+    k1, k2, k3 = jax.random.split(jax.random.key(0), 3)
+    return Dataset(
+        jax.random.normal(k1, (8, 3)), jax.random.normal(k2, (8,)), jax.random.normal(k3, (4, 3)), jax.numpy.ones(4)
+    )
+
+
+@pytest.fixture(scope="module")
+def network():
+    return TwoLayer(12, 3, embedding=RandomLayers((9,)), key=jax.random.key(1))
+
+
+def parameters(network):
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(divide(network)[0])])
+
+
+def test_the_room_is_found():
+    assert {"gradient-flow", "descent", "linearised"} <= set(MEMBERS)
+
+
+@contract
+def test_time_zero_is_the_identity(flow, network, data):
+    run = flow(network, data, [0.0], [TrainLoss()])
+    assert run.status is Status.finished
+    assert np.array_equal(parameters(run.final), parameters(run.start))
+    close(run.final(data.x), network(data.x))
+    close(run.seen["train-loss"], [run.loss(network(data.x), data.y)])
+
+
+@contract
+def test_going_on_is_the_same_as_not_stopping(flow, network, data):
+    whole = flow(network, data, [2.0, 6.0], [TrainLoss()])
+    first = flow(network, data, [2.0], [TrainLoss()])
+    rest = flow.extend(first, [6.0], [TrainLoss()])
+    assert np.array_equal(parameters(rest.final), parameters(whole.final))  # bit for bit, memory carried
+    assert np.array_equal(rest.seen["train-loss"], whole.seen["train-loss"][1:])
+    straight = flow(network, data, [6.0])  # never stopped at t = 2: the same up to the solver's tolerance
+    close(parameters(straight.final), parameters(whole.final), rel=1e-5, abs=1e-6)
+
+
+@contract
+def test_interruption_loses_nothing(flow, network, data):
+    times = [1.0, 2.0, 3.0, 4.0]
+    whole = flow(network, data, times, [TrainLoss()])
+
+    def stop(share, clock):
+        if share >= 0.5:
+            raise KeyboardInterrupt
+
+    part = flow(network, data, times, [TrainLoss()], progress=stop)
+    assert part.status is Status.interrupted
+    seen = len(part.times)
+    assert 0 < seen < 4
+    rest = flow.extend(part, times[seen:], [TrainLoss()])
+    assert rest.status is Status.finished
+    assert np.array_equal(parameters(rest.final), parameters(whole.final))
+    both = np.concatenate([part.seen["train-loss"], rest.seen["train-loss"]])
+    assert np.array_equal(both, whole.seen["train-loss"])
+
+
+@contract
+def test_same_seed_same_bits(flow, network, data):
+    key = jax.random.key(5)
+    one, two = (flow(network, data, [3.0], key=key) for _ in range(2))
+    assert np.array_equal(parameters(one.final), parameters(two.final))
+
+
+@contract
+def test_second_call_does_not_compile(flow, network, data, compilations):
+    flow(network, data, [0.5, 1.0], [TrainLoss()])
+    other = TwoLayer(12, 3, embedding=RandomLayers((9,)), key=jax.random.key(77))
+    compilations.count = 0
+    flow(other, data, [0.7, 1.9, 2.0], [TrainLoss()])
+    assert compilations.count == 0
+
+
+@contract
+def test_seeds_together_are_seeds_apart(flow, data):
+    networks = [TwoLayer(12, 3, key=jax.random.key(seed)) for seed in range(3)]
+    keys = [jax.random.key(100 + seed) for seed in range(3)]
+    together = flow.over_seeds(networks, data, [1.0, 2.0], [TrainLoss()], keys=keys)
+    for network, key, run in zip(networks, keys, together, strict=True):
+        alone = flow(network, data, [1.0, 2.0], [TrainLoss()], key=key)
+        close(parameters(run.final), parameters(alone.final), rel=1e-7, abs=1e-9)
+        close(run.seen["train-loss"], alone.seen["train-loss"], rel=1e-7)
+        assert run.status is Status.finished
+
+
+def test_large_seeds_run_in_turn(data, monkeypatch):
+    monkeypatch.setattr("unlazy.flows._journey._VMAP_BYTES", 0)
+    networks = [TwoLayer(12, 3, key=jax.random.key(seed)) for seed in range(2)]
+    sets = [data, eqx.tree_at(lambda d: d.y, data, -data.y)]
+    for network, one, run in zip(networks, sets, Descent().over_seeds(networks, sets, [3.0]), strict=True):
+        close(parameters(run.final), parameters(Descent()(network, one, [3.0]).final), rel=1e-10)
+
+
+@contract
+def test_a_nan_in_the_data_is_named_before_anything_runs(flow, network, data):
+    broken = eqx.tree_at(lambda d: d.y, data, data.y.at[2].set(np.nan))
+    with pytest.raises(UserError, match=r"1 of the 8 entries of y .* are NaN or infinite"):
+        flow(network, broken, [1.0])
+
+
+@contract
+def test_a_nan_in_the_network_is_noticed_at_once(flow, network, data):
+    broken = eqx.tree_at(lambda n: n.w, network, network.w.at[0, 0].set(np.nan))
+    run = flow(broken, data, [1e6], [TrainLoss()])
+    assert run.status is Status.not_finite
+    assert run.stats["steps"] + run.stats["rejected"] == 0
+    assert run.times.size == 0
+
+
+@contract
+def test_bad_times_are_refused(flow, network, data):
+    for times in ([], [1.0, 1.0], [2.0, 1.0], [np.inf], [-1.0]):
+        with pytest.raises(UserError, match=r"Times must be|cannot go back"):
+            flow(network, data, times)
+    with pytest.raises(UserError, match="cannot go back to t = 1"):
+        flow.extend(flow(network, data, [2.0]), [1.0])
+
+
+def test_probes_of_one_name_need_names(network, data):
+    with pytest.raises(UserError, match="both be called 'train-loss'"):
+        GradientFlow()(network, data, [1.0], [TrainLoss(), TrainLoss()])
+    run = GradientFlow()(network, data, [1.0], {"a": TrainLoss(), "b": TrainLoss()})
+    assert set(run.seen) == {"a", "b"}
+
+
+@contract
+def test_a_journey_is_saved_and_loaded(flow, network, data, tmp_path):
+    times, keys = [1.0, 2.0, 3.0], [jax.random.key(3)]
+    whole = flow(network, data, times, [TrainLoss()], key=keys[0])
+
+    def stop(share, clock):
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    halted = flows.Journey.begin(flow, [network], [data], times, [TrainLoss()], keys).go(stop)
+    assert halted.interrupted
+    halted.save(tmp_path / "state.npz")
+    fresh = flows.Journey.begin(flow, [network], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
+    (run,) = fresh.go().trajectories()
+    assert np.array_equal(parameters(run.final), parameters(whole.final))
+    assert np.array_equal(run.seen["train-loss"], whole.seen["train-loss"])
+    wider = TwoLayer(13, 3, embedding=RandomLayers((9,)), key=jax.random.key(1))
+    with pytest.raises(UserError, match="belongs to another run"):
+        flows.Journey.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
