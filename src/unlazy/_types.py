@@ -1,7 +1,7 @@
 """Array aliases: the shapes that the rooms hand to each other.
 
-The sample axis comes first everywhere. Scalar-output networks return shape ``(n,)``, networks with k outputs ``(n, k)``:
-the shape of the targets, so that a residual is a subtraction.
+The sample axis comes first everywhere. Networks with one output return shape ``(n,)``, with k outputs ``(n, k)``: the
+shape of the targets, so that a residual is a subtraction.
 """
 
 from typing import TypeAlias

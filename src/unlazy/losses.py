@@ -1,8 +1,8 @@
 """Losses: what a flow descends.
 
-A loss is a sum over samples of a per-sample cost ℓ(f_i, y_i), reduced by ``sum`` (L = Σ_i ω_i ℓ_i, the convention of the
-theorems of chen2022 and caron2023) or by ``mean`` (L = Σ_i ω_i ℓ_i / Σ_i ω_i). Without weights every ω_i is 1. The two
-differ by a change of time only: t_sum = t_mean / n.
+A loss is a sum over samples of a per-sample cost ℓ(f_i, y_i), reduced by ``sum`` (L = Σ_i ω_i ℓ_i, the convention of
+the theorems of chen2022 and caron2023) or by ``mean`` (L = Σ_i ω_i ℓ_i / Σ_i ω_i). Without weights every ω_i is 1. The
+two differ by a change of time only: t_sum = t_mean / n.
 """
 
 import abc

@@ -1,7 +1,8 @@
 """The driver of every flow: compiled slices of work, and between them progress, probes, checkpoints and Ctrl-C.
 
-Several runs of one shape travel together: side by side (vmap) while they are small, in turn (`lax.map`) once one of them
-fills the machine. How the work is sliced never changes a result: the state carries all that the next step depends on.
+Several runs of one shape travel together: side by side (vmap) while they are small, in turn (`lax.map`) once one of
+them fills the machine. How the work is sliced never changes a result: the state carries all that the next step depends
+on.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Journey:
     def __init__(
         self, flow: Flow, place: Place, times: Sequence[float] | np.ndarray, probes: Probes, batching: Batching
     ) -> None:
-        self.flow, self.place, self.batching = flow, place, batching
+        self.flow, self.place = flow, place
+        self.batching: Batching = batching
         self.probes = named(probes)
         self.asked = _checked_times(times, place.target)
         # A run that was interrupted between two times first has to reach the one it was heading for.
@@ -78,8 +80,8 @@ class Journey:
             flow.check(network, one)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
         batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
-        one = batching == "one"
-        network, raw, key = (group[0] if one else _stack(group) for group in (networks, data, keys))
+        groups: list[Any] = [networks, data, keys]
+        network, raw, key = (group[0] if batching == "one" else _stack(group) for group in groups)
         prepared, features = _on(flow, network, raw, batching)
         state = _begin(flow, prepared, features, key, batching)
         trained, frozen = divide(prepared)
@@ -156,8 +158,10 @@ class Journey:
         return [self._trajectory(lambda tree, i=i: jax.tree.map(lambda leaf: leaf[i], tree)) for i in range(count)]
 
     def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
-        parts = (pick(getattr(self.place, part)) for part in ("state", "frozen", "first", "data", "raw"))
-        place = Place(*parts, self.place.target)
+        all_ = self.place
+        picked = (pick(part) for part in (all_.state, all_.frozen, all_.first, all_.data, all_.raw))
+        state, frozen, first, data, raw = picked
+        place = Place(state, frozen, first, data, raw, all_.target)
         looks = [pick(look) for look in self.looks]
         status = Status.interrupted if self.interrupted else CODES[int(place.state.code)]
         return Trajectory(

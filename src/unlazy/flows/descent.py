@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -36,9 +38,9 @@ class Descent(Flow):
 
     Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
     the gradient flow of the same t. R multiplies the optimiser's direction, as a parameter group's learning rate does
-    elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of ``batch``;
-    the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the optimiser sees it,
-    ``clip_sample`` that of each sample's gradient before they are averaged.
+    elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of
+    ``batch``; the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the
+    optimiser sees it, ``clip_sample`` that of each sample's gradient before they are averaged.
     """
 
     loss: Loss = Squared()
@@ -94,7 +96,8 @@ class Descent(Flow):
 
     def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
-        trained, frozen = divide(network)
+        parts: Any = divide(network)
+        trained, frozen = parts
         loss = self.loss(eqx.combine(trained, frozen)(data.x), data.y, data.weight)
         order = None
         if self.batch is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import diffrax
 import equinox as eqx
 import jax
@@ -10,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from unlazy._errors import UserError
-from unlazy._types import PRNGKey, PyTree, Scalar
+from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
@@ -21,7 +23,7 @@ from unlazy.networks import Network, divide
 class Memory(eqx.Module):
     """What the solver remembers between steps."""
 
-    step: Scalar  # the size of the next step, were there no save time in the way
+    step: Any  # the size of the next step, were there no save time in the way
     solver: PyTree
     controller: PyTree
 
@@ -29,9 +31,12 @@ class Memory(eqx.Module):
 class GradientFlow(Flow):
     """Integrates the flow of any network with error control on its parameters.
 
-    Each step's estimated error stays below ``atol + rtol |θ|`` (root mean square over all trained parameters). Steps end
-    exactly on the times asked for, so nothing is interpolated. ``solver`` is any Runge-Kutta method of Diffrax; with
-    ``step`` it takes constant steps of that size instead of controlling the error.
+    Each step's estimated error stays below ``atol + rtol |θ|`` (root mean square over all trained parameters). Steps
+    end exactly on the times asked for, so nothing is interpolated. ``solver`` is any Runge-Kutta method of Diffrax;
+    with ``step`` it takes constant steps of that size instead of controlling the error.
+
+    With kinks (ReLU) neurons come to slide along h_j(x) = 0, where no error control on single parameters can take long
+    steps: such a run is right but slow. `Descent` well below its stability limit follows the same averages.
     """
 
     loss: Loss = Squared()
@@ -70,6 +75,9 @@ class GradientFlow(Flow):
         # Autonomous, so the solver may believe that every step starts at 0: no digits are lost to a large t.
         return diffrax.ODETerm(lambda _, y, args: velocity(y, *args))
 
+    def _order(self, terms: diffrax.ODETerm) -> Any:
+        return self.solver.error_order(terms)
+
     def _controller(self, dtype: jnp.dtype) -> diffrax.PIDController:
         # Proportional and integral: steps bounded by stability then settle instead of being rejected now and again.
         rtol, atol = (jnp.asarray(tol, dtype) for tol in (self.rtol, self.atol))
@@ -80,7 +88,7 @@ class GradientFlow(Flow):
         trained, frozen = divide(network)
         args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.x.dtype)
         if self.step is None:
-            order = self.solver.error_order(terms)
+            order = self._order(terms)
             unit = jnp.ones_like(zero)
             end, control = self._controller(zero.dtype).init(
                 terms, zero, unit, trained, None, args, self.solver.func, order
@@ -90,7 +98,9 @@ class GradientFlow(Flow):
         solver = self.solver.init(terms, zero, end, trained, args)
         good = finite(trained, velocity(trained, *args))
         count = jnp.zeros((), jnp.int32)
-        memory = jax.tree.map(jnp.asarray, Memory(end, solver, control))  # flags too, so that the state never changes kind
+        memory = jax.tree.map(
+            jnp.asarray, Memory(end, solver, control)
+        )  # flags too, so that the state never changes kind
         return State(trained, memory, zero, count, count, jnp.where(good, 0, code(Status.not_finite)))
 
     def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
@@ -112,7 +122,7 @@ class GradientFlow(Flow):
                 # A step over the edge of what is finite has no error estimate; call it infinitely bad.
                 error = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, jnp.inf), error)
                 keep, t0, t1, _, control, _ = controller.adapt_step_size(
-                    zero, size, s.trained, y, args, error, self.solver.error_order(terms), s.memory.controller
+                    zero, size, s.trained, y, args, error, self._order(terms), s.memory.controller
                 )
                 keep = keep & good
                 proposed = jnp.where(good, t1 - t0, size / 10)
@@ -137,7 +147,7 @@ class GradientFlow(Flow):
         return jax.lax.while_loop(going, body, state)
 
 
-def _where(choice: Array, yes: PyTree, no: PyTree) -> PyTree:
+def _where(choice: Any, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
 
 

@@ -30,8 +30,8 @@ class Memory(eqx.Module):
 class Linearised(Flow):
     """Gradient flow of f_lin(x) = f(x; θ_0) + J(x)(θ - θ_0), exact at every t.
 
-    With dL/df = Ω (f - y) for a diagonal Ω, the residual obeys r' = -Θ_0 Ω r and θ(t) = θ_0 - R J^T Ω ∫ r dt, all of which
-    follows from one eigendecomposition of Ω^½ Θ_0 Ω^½ (n k x n k). The final network is a `TangentModel`.
+    With dL/df = Ω (f - y) for a diagonal Ω, the residual obeys r' = -Θ_0 Ω r and θ(t) = θ_0 - R J^T Ω ∫ r dt, all of
+    which follows from one eigendecomposition of Ω^½ Θ_0 Ω^½ (n k x n k). The final network is a `TangentModel`.
     """
 
     loss: Loss = Squared()

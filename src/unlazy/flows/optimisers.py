@@ -1,16 +1,15 @@
-"""What `Descent` does with a gradient, and how its learning rate changes. Optax does the work; these say what is wanted.
+"""What `Descent` does with a gradient and with its learning rate: these say what is wanted, Optax does the work.
 
 They are written down as values, so that two equal ones are the same to the compiler and to a recipe's digest.
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
-
-from unlazy._types import Scalar
 
 
 class Optimiser(eqx.Module):
@@ -66,14 +65,14 @@ class Schedule(eqx.Module):
     """A factor on the learning rate that depends on the step."""
 
     @abc.abstractmethod
-    def __call__(self, step: Int[Array, "..."]) -> Scalar | Array:
+    def __call__(self, step: Int[Array, "..."]) -> Any:
         """Give the factor at ``step`` (counted from 0)."""
 
 
 class Constant(Schedule):
     """The same learning rate throughout."""
 
-    def __call__(self, step: Int[Array, "..."]) -> Scalar | Array:
+    def __call__(self, step: Int[Array, "..."]) -> Any:
         """Factor 1."""
         return jnp.ones_like(step, dtype=float)
 
@@ -84,7 +83,7 @@ class StepDecay(Schedule):
     factor: float = eqx.field(static=True)
     every: int = eqx.field(static=True)
 
-    def __call__(self, step: Int[Array, "..."]) -> Scalar | Array:
+    def __call__(self, step: Int[Array, "..."]) -> Any:
         """factor^⌊step/every⌋."""
         return optax.exponential_decay(1.0, self.every, self.factor, staircase=True)(step)
 
@@ -95,6 +94,6 @@ class Cosine(Schedule):
     steps: int = eqx.field(static=True)
     floor: float = eqx.field(static=True, default=0.0)
 
-    def __call__(self, step: Int[Array, "..."]) -> Scalar | Array:
+    def __call__(self, step: Int[Array, "..."]) -> Any:
         """Half a cosine."""
         return optax.cosine_decay_schedule(1.0, self.steps, self.floor)(step)

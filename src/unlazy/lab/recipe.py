@@ -144,7 +144,7 @@ def read(path: Path) -> Recipe:
 
 def bring_to_life(recipe: Recipe) -> Experiment:
     """Draw data and networks of every seed and build flow and probes; every wrong name or option is an error here."""
-    if recipe.dtype == "float64" and not jax.config.jax_enable_x64:
+    if recipe.dtype == "float64" and not jax.config.read("jax_enable_x64"):
         raise UserError(
             "This recipe asks for float64, but JAX is set to 32 bits: "
             'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32".'
@@ -188,10 +188,10 @@ def build(section: Section, base: type, where: str, **given: Any) -> Any:
         known = ", ".join(members(_room(base), base))
         raise UserError(f'{where}: say which {base.__name__.lower()} with kind = "...". Known: {known}.')
     try:
-        maker = find(_room(base), base, str(options.pop("kind")))
+        maker: Any = find(_room(base), base, str(options.pop("kind")))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    if not callable(maker) or (isinstance(maker, eqx.Module) and not inspect.isclass(maker)):
+    if isinstance(maker, base):  # a ready-made instance
         if options:
             raise UserError(f"{where}: this {base.__name__.lower()} takes no options, but '{min(options)}' was given.")
         return maker

@@ -1,4 +1,4 @@
-"""What a network is to the rest of the house: a function of a batch, with a learning-rate factor for every parameter."""
+"""What a network is to the rest of the house: a function of a batch that knows how fast its parameters learn."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ class RandomLayers(Embedding):
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Draw every entry of the layers' weights from N(0, 1)."""
-        fan_in = (inputs, *self.widths[:-1])
+        shapes = list(zip(self.widths, (inputs, *self.widths[:-1]), strict=True))
         keys = jax.random.split(key, len(self.widths))
-        weights = tuple(jax.random.normal(k, shape) for k, shape in zip(keys, zip(self.widths, fan_in, strict=True)))
+        weights = tuple(jax.random.normal(k, shape) for k, shape in zip(keys, shapes, strict=True))
         return RandomLayers(self.widths, self.activation or activation, weights)
 
     def size(self, inputs: int) -> float:
@@ -155,9 +155,7 @@ class Infinite(Embedding):
         across = _inner(x, z)
         left, right = (jnp.mean(jnp.square(points), axis=1) for points in (x, z))
         for _ in range(self.depth):
-            across = self.activation.dual(
-                jnp.broadcast_to(left[:, None], across.shape), jnp.broadcast_to(right[None, :], across.shape), across
-            )
+            across = self.activation.dual(left[:, None], right[None, :], across)
             left, right = self.activation.moment(left), self.activation.moment(right)
         return across
 

@@ -1,7 +1,7 @@
 """Scalings: how the terms of a network shrink with its width, and how fast its weights may move.
 
-With m neurons on D features, f(x) = Σ_j s_j a_j σ(D^feature w_j·Φ(x)) and w_j' = -m^rate D^feature_rate ∂L/∂w_j. A scaling
-is these four numbers, with s_j = m^node, or node weights that differ from neuron to neuron.
+With m neurons on D features, f(x) = Σ_j s_j a_j σ(D^feature w_j·Φ(x)) and w_j' = -m^rate D^feature_rate ∂L/∂w_j. A
+scaling is these four numbers, with s_j = m^node, or node weights that differ from neuron to neuron.
 """
 
 import abc

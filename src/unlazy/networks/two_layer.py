@@ -31,8 +31,8 @@ class TwoLayer(Network):
     """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x),  with w trained and a = ±c frozen unless told otherwise.
 
     chen2022 eq. 2-3 and caron2023 eq. 2. The scaling gives s_j, e = D^feature and the learning-rate factor of w. With
-    ``outputs`` = k the read-out a is m x k and f has k outputs. A symmetrised network starts from pairs of equal neurons
-    with opposite read-outs, so that f = 0 at t = 0 (chen2022 App. I does so for the NTK scaling).
+    ``outputs`` = k the read-out a is m x k and f has k outputs. A symmetrised network starts from pairs of equal
+    neurons with opposite read-outs, so that f = 0 at t = 0 (chen2022 App. I does so for the NTK scaling).
 
     >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation=Relu(), key=jax.random.key(0))
     """

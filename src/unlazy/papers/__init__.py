@@ -1,5 +1,7 @@
 """Papers: every figure as a runnable panel with its claims as checks. One file a paper."""
 
+import sys
+
 from unlazy._catalogue import members
 from unlazy._errors import UserError, suggest
 from unlazy.papers._base import Claim, Panel, Results, Scale
@@ -7,9 +9,7 @@ from unlazy.papers._base import Claim, Panel, Results, Scale
 
 def panels() -> dict[str, Panel]:
     """Give all panels, by key."""
-    import unlazy.papers
-
-    found = members(unlazy.papers, Panel)
+    found = members(sys.modules[__name__], Panel)
     return {panel.key: panel for panel in found.values() if isinstance(panel, Panel)}
 
 

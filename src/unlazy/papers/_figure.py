@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ORDERED = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
-STYLE = {
+STYLE: Any = {
     "figure.dpi": 110,
     "font.size": 10,
     "axes.spines.top": False,

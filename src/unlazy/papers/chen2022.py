@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,9 +66,10 @@ class RandomLabels(Panel):
     def caption(self) -> str:
         """What is shown, and what was chosen."""
         return (
-            "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient flow; one "
-            "unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Lines are means over "
-            "seeds, bands their range. The paper names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
+            "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
+            "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Lines "
+            "are means over seeds, bands their range. The paper names n = 20 and 40 only; 80 and 160 are our choice "
+            "of 'larger'."
         )
 
     def recipe(self, scale: Scale, width: int, n: int, seeds: int | None) -> Recipe:
@@ -108,12 +110,12 @@ class RandomLabels(Panel):
                 text="the fitted rate (median over seeds) falls as n grows",
                 paper="the rate decreases as n becomes larger",
                 measured=", ".join(f"n = {n}: {rates[n]:.2e}" for n in _SAMPLES),
-                holds=all(rates[a] > rates[b] for a, b in zip(_SAMPLES, _SAMPLES[1:], strict=False)),
+                holds=all(rates[a] > rates[b] for a, b in pairwise(_SAMPLES)),
             ),
             Claim(
-                text=f"m = {shown} and m = {other} agree: their log-losses differ by less than {_AGREE:.0%} of the fall (median over "
-                "seeds and times)",
-                paper="Figure 5 is the same as Figure 1 except for having m = 4096. We see that the two plots agree well.",
+                text=f"m = {shown} and m = {other} agree: log-losses differ by less than {_AGREE:.0%} of their fall "
+                "(median over seeds and times)",
+                paper="Figure 5 is the same as Figure 1 except for having m = 4096: the two plots agree well",
                 measured=", ".join(f"n = {n}: {apart[n]:.2%}" for n in _SAMPLES),
                 holds=max(apart.values()) < _AGREE,
             ),

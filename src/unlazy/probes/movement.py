@@ -21,7 +21,7 @@ class WeightMovement(Probe):
 class FeatureMovement(Probe):
     """(1/m) Σ_j |h_j(x; t) - h_j(x; 0)|, averaged over the training inputs, by layer.
 
-    chen2022 eq. 15: in the mean-field scaling it is at least |Δf(x)| / (c L_σ); in the NTK scaling it vanishes like m^-½.
+    chen2022 eq. 15: in the mean-field scaling it is at least |Δf(x)| / (c L_σ); in the NTK scaling it falls like m^-½.
     """
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
