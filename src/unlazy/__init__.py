@@ -45,10 +45,10 @@ _HOMES = {
     "Lab": "unlazy.lab",
     "Recipe": "unlazy.lab",
 }
-_ROOMS = ("activations", "data", "networks", "losses", "flows", "probes", "lab", "papers", "report")
+_ROOMS = ("activations", "data", "networks", "losses", "flows", "probes", "theory", "lab", "papers", "report")
 
 if TYPE_CHECKING:
-    from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report
+    from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report, theory
     from unlazy.data import Dataset
     from unlazy.flows import Descent, GradientFlow, Linearised, Status, Trajectory
     from unlazy.lab import Lab, Recipe
@@ -106,6 +106,7 @@ __all__ = [
     "papers",
     "probes",
     "report",
+    "theory",
 ]
 
 

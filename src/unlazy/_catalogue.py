@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,11 @@ from unlazy._errors import UserError, suggest
 def kebab(name: str) -> str:
     """``TwoLayer`` or ``two_layer`` -> ``two-layer``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
+
+
+def spoken(base: type) -> str:
+    """``NodeWeights`` -> ``node weights``: what a base class is called in a sentence."""
+    return kebab(base.__name__).replace("-", " ")
 
 
 def modules(room: ModuleType) -> list[ModuleType]:
@@ -44,7 +50,7 @@ def _returned(function: Any) -> Any:
     made = function.__annotations__.get("return")
     try:
         return eval(made, function.__globals__) if isinstance(made, str) else made
-    except NameError:
+    except Exception:  # an annotation that only a type checker can read makes nothing that we know
         return None
 
 
@@ -53,16 +59,23 @@ def _home(member: Any, name: str) -> str | None:
     return getattr(member, "__module__", None) if inspect.isclass(member) or inspect.isfunction(member) else name
 
 
-@functools.cache
-def members(room: ModuleType, base: type) -> dict[str, Any]:
-    """List all members of ``room`` that make a ``base``, by name."""
-    found: dict[str, Any] = {}
+def walk(room: ModuleType, base: type) -> Iterator[tuple[str, Any]]:
+    """Go through all members of ``room`` that make a ``base``, file by file, each with its name."""
     for module in modules(room):
         for name, member in vars(module).items():
             if name.startswith("_") or _home(member, module.__name__) != module.__name__:
                 continue
             if _makes(member, base):
-                found.setdefault(kebab(name), member)
+                yield kebab(name), member
+
+
+@functools.cache
+def members(room: ModuleType, base: type) -> dict[str, Any]:
+    """List all members of ``room`` that make a ``base``, by name."""
+    found: dict[str, Any] = {}
+    for name, member in walk(room, base):
+        if found.setdefault(name, member) is not member:
+            raise ValueError(f"Two members of {room.__name__} are called '{name}': rename one of them.")
     return found
 
 
@@ -72,5 +85,4 @@ def find(room: ModuleType, base: type, name: str) -> Any:
     try:
         return known[kebab(name)]
     except KeyError:
-        what = base.__name__.lower()
-        raise UserError(f"There is no {what} called '{name}'. {suggest(kebab(name), known)}") from None
+        raise UserError(f"There is no {spoken(base)} called '{name}'. {suggest(kebab(name), known)}") from None

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import cyclopts
 from cyclopts import Parameter
@@ -30,13 +31,14 @@ app = cyclopts.App(
     Add `--debug` to any command for a full traceback.
     """,
     help_format="markdown",
+    suppress_keyboard_interrupt=False,  # what an interrupted run says is said in `main`
 )
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="")]
 
-_OK, _CLAIM_FAILED, _BAD_CALL, _INTERRUPTED = 0, 1, 2, 130
+_OK, _CLAIM_FAILED, _BAD_CALL, _BROKEN, _INTERRUPTED = 0, 1, 2, 3, 130
 _screen = Console(stderr=True)  # progress and errors; standard output carries results only
 
 
@@ -57,7 +59,7 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
     from unlazy.papers import panels
     from unlazy.report import reproduce, write_report
 
-    with _lab(out, fresh=False, quiet=json) as lab:
+    with _lab(out, fresh=False) as lab:
         done = [reproduce(panel, "quick", lab) for panel in panels().values() if panel.demo]
     write_report(done, report)
     _print_records(done, json)
@@ -103,7 +105,7 @@ def reproduce(
     from unlazy.report import reproduce as run
 
     chosen = choose(panel)
-    with _lab(out, fresh, quiet=json) as lab:
+    with _lab(out, fresh) as lab:
         done = [run(one, scale, lab, seeds) for one in chosen]
     _print_records(done, json)
     if not json:
@@ -168,14 +170,15 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
 
     wanted = read(recipe)
     _begin()
-    with _lab(out, fresh, quiet=json) as lab:
+    with _lab(out, fresh) as lab:
         result = lab.run(wanted)
     path = lab.store.path(wanted)
     last = {str(name): float(values.isel(time=-1).mean()) for name, values in result.data_vars.items()}
     status = [str(one) for one in _listed(result.attrs["status"])]
     if json:
         seconds = round(float(result.attrs["seconds"]), 2)
-        print(json_format.dumps({"run": str(path), "status": status, "seconds": seconds, "last": last}, indent=2))
+        finite = {name: value if isfinite(value) else None for name, value in last.items()}  # JSON knows no NaN
+        print(json_format.dumps({"run": str(path), "status": status, "seconds": seconds, "last": finite}, indent=2))
     else:
         _print_table(["probe", "last value (mean)"], [[name, f"{value:.6g}"] for name, value in last.items()])
         print(
@@ -214,7 +217,8 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     for stem in [name] if name else known:
         _screen.print(f"Measuring {stem} ...")
         spec = importlib.util.spec_from_file_location(f"benchmarks_{stem}", known[stem])
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         rows += module.measure()
@@ -247,15 +251,16 @@ def _listed(value: Any) -> list[Any]:
 
 
 @contextmanager
-def _lab(out: Path, fresh: bool, quiet: bool) -> Iterator[Lab]:
-    """Give a lab that shows one line of progress for each recipe it runs."""
+def _lab(out: Path, fresh: bool) -> Iterator[Lab]:
+    """Give a lab that shows, on a terminal, one line of progress for each recipe it runs."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from unlazy.lab import Lab, Recipe
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), TextColumn("[dim]{task.fields[note]}"))
-    with Progress(*columns, *times, console=_screen, disable=quiet and not _screen.is_terminal) as progress:
+    name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
+    columns = (name, BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), note)
+    with Progress(*columns, *times, console=_screen, disable=not _screen.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 
         def tell(recipe: Recipe, share: float, note: str) -> None:
@@ -268,12 +273,13 @@ def _lab(out: Path, fresh: bool, quiet: bool) -> Iterator[Lab]:
 
 def _print_table(head: list[str], rows: list[list[Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in head:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))  # text, not markup
     Console().print(table)
 
 
@@ -282,10 +288,12 @@ def _print_records(done: list[Record], json: bool) -> None:
         for record in done:
             print(json_format.dumps(record.summary(), ensure_ascii=False))
         return
+    from rich.text import Text
+
     rows = []
     for record in done:
         for index, claim in enumerate(record.claims):
-            mark = "[green]holds[/]" if claim.holds else "[bold red]does not hold[/]"
+            mark = Text("holds", style="green") if claim.holds else Text("does not hold", style="bold red")
             rows.append([record.panel if index == 0 else "", mark, claim.text, claim.measured])
     _print_table(["panel", "", "claim", "measured"], rows)
     held = sum(claim.holds for record in done for claim in record.claims)
@@ -301,23 +309,28 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except KeyboardInterrupt as stop:
-        _screen.print(str(stop) or "Interrupted.", highlight=False)
-        sys.exit(_INTERRUPTED)
-    except (UserError, cyclopts.CycloptsError) as error:
+        _end(str(stop) or "Interrupted.", _INTERRUPTED)
+    except UserError as error:
         if debug:
             raise
-        hint = "" if isinstance(error, UserError) else " Try --help."
-        _screen.print(
-            f"[bold]unlazy:[/] {_escaped(' '.join(str(error).split()))}{hint}", highlight=False, soft_wrap=True
+        _end(f"unlazy: {error}", _BAD_CALL)
+    except cyclopts.CycloptsError as error:
+        if debug:
+            raise
+        _end(f"unlazy: {error} Try --help.", _BAD_CALL)
+    except Exception as error:
+        if debug:
+            raise
+        _end(
+            f"unlazy: this should not have happened ({type(error).__name__}: {error}). See where with --debug.", _BROKEN
         )
-        sys.exit(_BAD_CALL)
     sys.exit(status or _OK)
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+def _end(sentence: str, status: int) -> NoReturn:
+    """Say one last sentence, on one line, and leave."""
+    _screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,7 @@ class Journey:
         self.probes = named(probes)
         self.asked = _checked_times(times, place.target)
         # A run that was interrupted between two times first has to reach the one it was heading for.
-        self.underway = bool(jnp.any(place.state.left > 0))
-        if self.underway and self.asked[0] != place.target:
+        if bool(jnp.any(place.state.left > 0)) and self.asked[0] != place.target:
             raise UserError(f"The interrupted run was on its way to t = {place.target:g}: ask for that time first.")
         counts, reached = flow.plan(np.concatenate([[place.target], self.asked]))
         self.amounts, self.reached = np.diff(counts), reached[1:]
@@ -124,11 +123,10 @@ class Journey:
 
     def _head_for_next(self) -> float:
         index = len(self.looks)
-        amount = float(self.amounts[index])
-        if not self.underway:
+        amount, target = float(self.amounts[index]), float(self.asked[index])
+        if self.place.target != target:  # else it is on its way already, with `left` to go
             state = eqx.tree_at(lambda s: s.left, self.state, jnp.full_like(self.state.left, amount))
-            self._move(state, float(self.asked[index]))
-            self.underway = True
+            self._move(state, target)
         return amount
 
     def _move(self, state: State, target: float) -> None:
@@ -148,7 +146,6 @@ class Journey:
             self.probes, place.state.trained, place.first, place.frozen, place.data, self.flow.loss, self.batching
         )
         self.looks.append(jax.tree.map(np.asarray, look))
-        self.underway = False
 
     def trajectories(self) -> list[Trajectory]:
         """Give what has been seen so far, a trajectory for each run."""
@@ -183,7 +180,7 @@ class Journey:
     def save(self, path: Path) -> None:
         """Write all that `load` needs, under a temporary name first so that a crash leaves the older one whole."""
         leaves = [_plain(leaf) for leaf in jax.tree.leaves((self.state, self.looks))]
-        head = np.asarray([len(self.looks), float(self.underway), self.place.target, self.seconds])
+        head = np.asarray([len(self.looks), self.place.target, self.seconds])
         temporary = path.with_name(path.name + ".part")
         with open(temporary, "wb") as file:
             np.savez(file, head, *leaves)
@@ -206,8 +203,8 @@ class Journey:
             raise UserError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
         state, self.looks = jax.tree.unflatten(structure, [_like(*pair) for pair in zip(leaves, saved, strict=True)])
         self.looks = [jax.tree.map(np.asarray, one) for one in self.looks]
-        self.underway, self.seconds = bool(head[1]), float(head[3])
-        self._move(state, float(head[2]))
+        self.seconds = float(head[2])
+        self._move(state, float(head[1]))
         return self
 
 

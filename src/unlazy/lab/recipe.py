@@ -28,10 +28,13 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
+import re
 import sys
 import tomllib
 import types
 import typing
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,7 +47,7 @@ from unlazy import data as _data
 from unlazy import flows as _flows
 from unlazy import networks as _networks
 from unlazy import probes as _probes
-from unlazy._catalogue import find, kebab, members
+from unlazy._catalogue import find, kebab, members, spoken
 from unlazy._errors import UserError, suggest
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
@@ -54,7 +57,7 @@ from unlazy.probes import Probe
 
 Section = dict[str, Any] | str  # a member with options, or just its name
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Natural = Annotated[int, msgspec.Meta(ge=0)]
+Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # what a key is made of, in 32 bits as in 64
 
 
 class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +71,8 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         first = self.end / 1000 if self.first is None else self.first
         if not (0 < first < self.end and np.isfinite(self.end)):
-            raise ValueError("times need 0 < first < end")
+            given = f"end = {self.end:g}" + ("" if self.first is None else f" and first = {self.first:g}")
+            raise UserError(f"0 < first < end must hold, all finite, not {given}")
 
     def grid(self) -> np.ndarray:
         """Give the times, 0 first."""
@@ -94,18 +98,41 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     same_data: bool = False  # all seeds share the data of the first
     dtype: Literal["float32", "float64"] = "float64"
 
+    def __post_init__(self) -> None:
+        if isinstance(self.times, Times):
+            return
+        times = np.asarray(self.times, float)
+        if not times.size or not np.all(np.isfinite(times)) or times[0] < 0 or np.any(np.diff(times) <= 0):
+            raise UserError(f"times must be finite, increasing and not negative, not {_short(self.times)}")
+
     @property
     def digest(self) -> str:
         """Twelve hexadecimal digits that name this recipe, whatever order its file was written in."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:12]
+        return hashlib.sha256(self.json().encode()).hexdigest()[:12]
 
     def grid(self) -> np.ndarray:
         """Give the times to look at."""
         return self.times.grid() if isinstance(self.times, Times) else np.asarray(self.times, dtype=float)
 
     def json(self) -> str:
-        """Give the recipe as canonical JSON, as the store keeps it."""
-        return msgspec.json.encode(self, order="sorted").decode()
+        """Give the recipe as canonical JSON, as the store keeps it; `parse` reads it."""
+        plain = msgspec.to_builtins(self, enc_hook=lambda value: value.tolist())  # a number of NumPy is a number
+        return msgspec.json.encode(_written(plain), order="sorted").decode()
+
+
+def _written(value: Any) -> Any:
+    """JSON has no infinity and no NaN: write them as words, which an option that takes a number understands."""
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_written(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _short(value: Any) -> str:
+    """Show what was given, but not pages of it."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 class Experiment(typing.NamedTuple):
@@ -124,13 +151,14 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
     try:
         return msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
-        raise UserError(f"{where}: {_explain(str(error))}") from None
+        place, what = _explain(str(error))
+        raise UserError(": ".join(filter(None, (where, place.lstrip("."), what)))) from None
 
 
 def read(path: Path) -> Recipe:
     """Read a recipe from a TOML file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(f"There is no recipe at '{path}': give the path of a TOML file.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -152,14 +180,12 @@ def bring_to_life(recipe: Recipe) -> Experiment:
     flow = build(recipe.flow, Flow, "flow")
     probes: dict[str, Probe] = {}
     for index, section in enumerate(recipe.probes):
-        options = dict(section) if isinstance(section, dict) else section
-        label = options.pop("as", None) if isinstance(options, dict) else None
-        label = label or kebab(options["kind"] if isinstance(options, dict) and "kind" in options else str(options))
+        label, probe = _named_probe(section, f"probes[{index}]")
         if label in probes:
             raise UserError(
                 f"probes[{index}]: two probes are called '{label}': give one of them a name with as = \"...\"."
             )
-        probes[label] = build(options, Probe, f"probes[{index}]")
+        probes[label] = probe
     data, networks, keys = [], [], []
     for seed in range(recipe.seed, recipe.seed + recipe.seeds):
         data_key, network_key, flow_key = jax.random.split(jax.random.key(seed), 3)
@@ -174,6 +200,20 @@ def bring_to_life(recipe: Recipe) -> Experiment:
     return Experiment(networks, data, flow, probes, recipe.grid(), keys)
 
 
+def _named_probe(section: Section, where: str) -> tuple[str, Probe]:
+    """Give a probe and what it is called in the result: its kind, or what ``as`` says."""
+    options = {"kind": section} if isinstance(section, str) else dict(section)
+    label = options.pop("as", None)
+    probe = build(options, Probe, where)
+    if label is None:
+        return kebab(options["kind"]), probe
+    if not (isinstance(label, str) and re.fullmatch(r"[A-Za-z0-9-]+", label)) or label in ("seed", "time"):
+        raise UserError(
+            f"{where}.as: {_short(label)} cannot name a probe: give letters, digits and hyphens, not 'seed' or 'time'."
+        )
+    return label, probe
+
+
 def _cast(network: Network, dtype: str) -> Network:
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, network)
 
@@ -184,37 +224,50 @@ def build(section: Section, base: type, where: str, **given: Any) -> Any:
     What a member needs but a file cannot hold (``key``, ``inputs``, ``outputs``) comes in ``given``.
     """
     options = {"kind": section} if isinstance(section, str) else dict(section)
-    if "kind" not in options:
+    if not isinstance(options.get("kind"), str):
         known = ", ".join(members(_room(base), base))
-        raise UserError(f'{where}: say which {base.__name__.lower()} with kind = "...". Known: {known}.')
+        raise UserError(f'{where}: say which {spoken(base)} with kind = "...". Known: {known}.')
     try:
-        maker: Any = find(_room(base), base, str(options.pop("kind")))
+        maker: Any = find(_room(base), base, options.pop("kind"))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     if isinstance(maker, base):  # a ready-made instance
         if options:
-            raise UserError(f"{where}: this {base.__name__.lower()} takes no options, but '{min(options)}' was given.")
+            raise UserError(f"{where}: this {spoken(base)} takes no options, but '{min(options)}' was given.")
         return maker
-    hints = typing.get_type_hints(maker.__init__ if inspect.isclass(maker) else maker, include_extras=True)
-    parameters = {name: p for name, p in inspect.signature(maker).parameters.items() if name != "self"}
-    unknown = [name for name in options if name.replace("-", "_") not in parameters]
-    if unknown:
-        known = [name for name in parameters if name not in given]
-        raise UserError(f"{where}: there is no option '{unknown[0]}'. {suggest(unknown[0], known)}")
-    arguments = {}
-    for name, value in options.items():
-        name = name.replace("-", "_")
-        arguments[name] = _convert(value, hints.get(name, Any), f"{where}.{name}", given)
-    for name, value in given.items():
-        if name in parameters and name not in arguments:
-            arguments[name] = value
-    missing = [n for n, p in parameters.items() if p.default is p.empty and n not in arguments]
+    parameters = inspect.signature(maker).parameters
+    arguments = _arguments(options, maker, [name for name in parameters if name not in given], where, given)
+    arguments |= {name: value for name, value in given.items() if name in parameters}
+    missing = [name for name, p in parameters.items() if p.default is p.empty and name not in arguments]
     if missing:
         raise UserError(f"{where}: the option '{missing[0]}' is missing.")
     try:
         return maker(**arguments)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:  # say, a number that does not fit its array
+        raise UserError(f"{where}: these options do not work: {str(error).partition(chr(10))[0]}") from error
+
+
+def _arguments(
+    options: dict[str, Any], maker: Any, known: list[str], where: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    hints = _hints(maker)
+    arguments = {}
+    for option, value in options.items():
+        name = option.replace("-", "_")
+        if name not in known:
+            raise UserError(f"{where}: there is no option '{option}'. {suggest(option, known)}")
+        arguments[name] = _convert(value, hints.get(name, Any), f"{where}.{name}", given)
+    return arguments
+
+
+def _hints(maker: Any) -> dict[str, Any]:
+    """Give the types of a maker's options; where a field's converter does not say what it takes, the field does."""
+    if not inspect.isclass(maker):
+        return typing.get_type_hints(maker, include_extras=True)
+    own, fields = typing.get_type_hints(maker.__init__, include_extras=True), typing.get_type_hints(maker)
+    return {name: fields.get(name, hint) if hint is Any else hint for name, hint in own.items()}
 
 
 def _room(base: type) -> types.ModuleType:
@@ -225,40 +278,49 @@ def _room(base: type) -> types.ModuleType:
 
 def _convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    plain: list[Any] = []
-    for choice in choices:
-        if inspect.isclass(choice) and choice.__module__.startswith("unlazy") and issubclass(choice, eqx.Module):
-            if isinstance(value, str | dict):
-                return build(value, choice, where, **given)
-        elif choice in (int, float, str, bool, None, type(None), Any) or typing.get_origin(choice) in (
-            tuple,
-            list,
-            Literal,
-            Annotated,
-        ):
-            plain.append(choice)
-    if not plain:
-        raise UserError(
-            f"{where}: {value!r} cannot be written here: give the name of a member, or a table with its kind."
-        )
+    kinds = [
+        c for c in choices if inspect.isclass(c) and c.__module__.startswith("unlazy") and issubclass(c, eqx.Module)
+    ]
+    plain = [c for c in choices if _is_plain(c)]
+    if kinds and isinstance(value, str | dict):
+        return build(value, kinds[0], where, **given)
+    nothing_plain = set(plain) <= {type(None)} and value is not None
+    if kinds and nothing_plain:
+        raise UserError(f"{where}: {_short(value)} is no {spoken(kinds[0])}: give its name, or a table with its kind.")
+    if nothing_plain:
+        raise UserError(f"{where}: this cannot be written in a recipe, only in Python: leave it out.")
+    if float in plain and value in ("inf", "-inf", "nan"):  # as `Recipe.json` writes them
+        return float(value)
     try:
         return msgspec.convert(value, typing.Union[tuple(plain)])  # noqa: UP007
     except msgspec.ValidationError as error:
-        raise UserError(f"{where}: {_explain(str(error))}") from None
+        words = [word for choice in plain if typing.get_origin(choice) is Literal for word in typing.get_args(choice)]
+        place, what = _explain(str(error), words)
+        raise UserError(f"{where}{place}: {what}") from None
 
 
-def _explain(message: str) -> str:
-    """Turn a validation message into a sentence with a suggestion."""
-    for mark in ("unknown field `", "required field `"):
-        if mark in message:
-            name = message.partition(mark)[2].partition("`")[0]
-            place = message.partition(" - at `$")[2].partition("`")[0].strip(".")
-            inside = f" in [{place}]" if place else ""
-            fields = Times.__struct_fields__ if place == "times" else Recipe.__struct_fields__
-            if "unknown" in mark:
-                return f"there is no field '{name}'{inside}. {suggest(name, fields)}"
-            return f"the field '{name}' is missing{inside}."
-    return message.replace(" - at `$.", " at '").replace("`", "'") + "."
+def _is_plain(hint: Any) -> bool:
+    """Whether a file can hold it."""
+    if typing.get_origin(hint) in (tuple, list):
+        return all(_is_plain(part) for part in typing.get_args(hint) if part is not Ellipsis)
+    return hint in (int, float, str, bool, type(None), Any) or typing.get_origin(hint) in (Literal, Annotated)
+
+
+def _explain(message: str, words: Sequence[str] = ()) -> tuple[str, str]:
+    """Turn a validation message into the place (".times.end") and a sentence, with a suggestion where there is one."""
+    what, _, place = message.partition(" - at `$")
+    place = place.rstrip("`")
+    form = Times if place.startswith(".times") else Recipe
+    quoted = re.search(r"[`'](.*)[`']", what)
+    name = quoted[1] if quoted else ""
+    if "unknown field" in what:
+        return place, f"there is no field '{name}'. {suggest(name, form.__struct_fields__)}"
+    if "required field" in what:
+        return place, f"the field '{name}' is missing."
+    if "Invalid enum value" in what:
+        words = words or typing.get_args(typing.get_type_hints(form)[place.rpartition(".")[2]])
+        return place, f"there is no choice '{name}'. {suggest(name, words)}"
+    return place, what.replace("`", "'").replace("object", "table") + "."
 
 
 _ROOMS = (_data, _networks, _flows, _probes)  # imported so that every room is there to be looked into

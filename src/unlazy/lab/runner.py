@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy.flows import Journey
 from unlazy.lab.recipe import Recipe, bring_to_life
-from unlazy.lab.store import Store, as_dataset
+from unlazy.lab.store import Store, as_dataset, read_run, reason
 
 Told = Callable[[Recipe, float, str], None]  # (recipe, share done, what is being done)
 
@@ -19,8 +21,9 @@ Told = Callable[[Recipe, float, str], None]  # (recipe, share done, what is bein
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C, after the state was saved."""
 
-    def __init__(self, recipe: Recipe, checkpoint: Path, share: float) -> None:
-        super().__init__(f"'{recipe.name}' was interrupted at {share:.0%}; the same command goes on from there.")
+    def __init__(self, recipe: Recipe, share: float, fresh: bool) -> None:
+        rest = "--fresh starts over" if fresh else "the same command goes on from there"
+        super().__init__(f"'{recipe.name}' was interrupted at {share:.0%}; {rest}.")
 
 
 class Lab:
@@ -55,27 +58,33 @@ class Lab:
         journey.go(listen, checkpoint=lambda: self._keep(journey, checkpoint))
         if journey.interrupted:
             self._keep(journey, checkpoint)
-            raise Interrupted(recipe, checkpoint, share)
+            raise Interrupted(recipe, share, self.fresh)
         trajectories = journey.trajectories()
         if not journey.looks:
             raise UserError(f"'{recipe.name}' failed before its first look: {trajectories[0].status.value}")
-        run = as_dataset(recipe, trajectories)
-        self.store.save(recipe, run)
-        return run
+        try:
+            path = self.store.save(recipe, as_dataset(recipe, trajectories))
+        except UserError as error:
+            self._keep(journey, checkpoint)
+            raise UserError(f"{error} What was computed is kept: the same command goes on from there.") from None
+        return read_run(path)  # what is returned now is what will be read later
 
     def _keep(self, journey: Journey, checkpoint: Path) -> None:
         try:
             journey.save(checkpoint)
         except OSError as error:
-            checkpoint.with_name(checkpoint.name + ".part").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                checkpoint.with_name(checkpoint.name + ".part").unlink()
             raise UserError(
-                f"The checkpoint '{checkpoint}' cannot be written ({error.strerror}): free some space."
+                f"The checkpoint '{checkpoint}' cannot be written ({reason(error)}): free some space."
             ) from None
 
     def _continue(self, journey: Journey, checkpoint: Path) -> None:
         try:
             journey.load(checkpoint)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except UserError:
+            raise
+        except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise UserError(
                 f"The checkpoint '{checkpoint}' cannot be used ({type(error).__name__}): delete it to start afresh."
             ) from None

@@ -6,6 +6,7 @@ checkpoint, from which an interrupted run goes on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -13,6 +14,7 @@ import platform
 import re
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ class Store:
             probe.unlink()
         except OSError as error:
             raise UserError(
-                f"Results cannot be written to '{self.folder}' ({error.strerror}): choose another --out."
+                f"Results cannot be written to '{self.folder}' ({reason(error)}): choose another --out."
             ) from None
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
@@ -61,32 +63,48 @@ class Store:
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
         """Keep a result; it appears whole or not at all."""
         path = self.path(recipe)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+        whole = run.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 does not fail, it crashes
         try:
-            run.to_netcdf(temporary, engine="h5netcdf")
-            os.replace(temporary, path)
+            with written_whole(path) as temporary:
+                temporary.write_bytes(whole)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise UserError(
-                f"The result could not be written to '{path}' ({error.strerror or error}): free some space, or choose "
-                "another --out; the run goes on from its checkpoint."
-            ) from None
+            raise UserError(f"The result cannot be written to '{path}' ({reason(error)}): free some space.") from None
         self.checkpoint(recipe).unlink(missing_ok=True)
         return path
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Give a temporary file to write; it takes the place of ``path`` when it is whole, and vanishes if it is not."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def reason(error: Exception) -> str:
+    """Say why the system refused, in its own few words."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def read_run(path: Path) -> xr.Dataset:
     """Open one stored run."""
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as run:
-            return run.load()
+        with xr.open_dataset(path, engine="h5netcdf") as stored:
+            run = stored.load()
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise UserError(
             f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short. "
             "Delete it and run the recipe again."
         ) from None
+    if "recipe" not in run.attrs:
+        raise UserError(f"'{path}' holds no recipe, so it is not a stored run: move it away.")
+    return run
 
 
 def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
@@ -100,6 +118,8 @@ def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
     run.attrs |= {
         "recipe": recipe.json(),
         "name": recipe.name,
+        "seed": recipe.seed,
+        "dtype": recipe.dtype,
         "digest": recipe.digest,
         "status": [t.status.name for t in trajectories],
         "finished": int(all(t.status.ok for t in trajectories)),

@@ -2,15 +2,15 @@
 
 import sys
 
-from unlazy._catalogue import members
+from unlazy._catalogue import walk
 from unlazy._errors import UserError, suggest
 from unlazy.papers._base import Claim, Panel, Results, Scale
 
 
 def panels() -> dict[str, Panel]:
     """Give all panels, by key."""
-    found = members(sys.modules[__name__], Panel)
-    return {panel.key: panel for panel in found.values() if isinstance(panel, Panel)}
+    # By key and not by name: more than one paper has a `fig1`.
+    return {panel.key: panel for _, panel in walk(sys.modules[__name__], Panel) if isinstance(panel, Panel)}
 
 
 def choose(name: str) -> list[Panel]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe, Times
+from unlazy.lab import Lab, Recipe
 from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
 from unlazy.papers._figure import band, canvas
 
@@ -41,6 +41,11 @@ _STRAIGHT = 0.95  # share of the variance of log-loss that a straight line must 
 _AGREE = 0.05  # two curves agree if they lie within this share of their own height: about what an eye can tell
 
 
+def _times(end: float) -> list[float]:
+    """Look often while the fast curves fall, less often later."""
+    return [*map(float, range(0, 5000, 100)), *map(float, range(5000, int(end) + 1, 500))]
+
+
 class RandomLabels(Panel):
     """Figures 1 and 5: training loss of a shallow mean-field network on random labels, for several n.
 
@@ -67,9 +72,9 @@ class RandomLabels(Panel):
         """What is shown, and what was chosen."""
         return (
             "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
-            "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Lines "
-            "are means over seeds, bands their range. The paper names n = 20 and 40 only; 80 and 160 are our choice "
-            "of 'larger'."
+            "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick "
+            "lines are means over seeds, which the slowest seed carries, thin ones the seeds. The paper names n = "
+            "20 and 40 only; 80 and 160 are our choice of 'larger'."
         )
 
     def recipe(self, scale: Scale, width: int, n: int, seeds: int | None) -> Recipe:
@@ -80,7 +85,7 @@ class RandomLabels(Panel):
             data={"kind": "random-labels", "n": n, "d": 20},
             network={"kind": "two-layer", "width": width, "activation": "tanh", "scaling": "mean-field"},
             flow={"kind": "gradient-flow", "rtol": 1e-6, "atol": 1e-8},
-            times=Times(end=sizes.end, count=101),
+            times=_times(sizes.end),
             probes=["train-loss"],
             seeds=seeds or sizes.seeds,
         )
@@ -104,7 +109,7 @@ class RandomLabels(Panel):
                 f"{_FLOOR:g} of the start)",
                 paper="the convergence happens at a nearly linear rate when n = 20 and 40",
                 measured=", ".join(f"n = {n}: R² = {straight[n]:.3f}" for n in _SAMPLES),
-                holds=min(straight[20], straight[40]) >= _STRAIGHT,
+                holds=all(rates[n] > 0 and straight[n] >= _STRAIGHT for n in (20, 40)),
             ),
             Claim(
                 text="the fitted rate (median over seeds) falls as n grows",
@@ -117,7 +122,7 @@ class RandomLabels(Panel):
                 "(median over seeds and times)",
                 paper="Figure 5 is the same as Figure 1 except for having m = 4096: the two plots agree well",
                 measured=", ".join(f"n = {n}: {apart[n]:.2%}" for n in _SAMPLES),
-                holds=max(apart.values()) < _AGREE,
+                holds=all(share < _AGREE for share in apart.values()),
             ),
         ]
 
@@ -149,12 +154,16 @@ def _window(loss: np.ndarray) -> np.ndarray:
 
 
 def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Fit log-loss = const - rate t seed by seed: rates, and the share R² of its variance that the line explains."""
+    """Fit log-loss = const - rate t seed by seed: rates, and the share R² of its variance that the line explains.
+
+    The fit is over evenly spaced t, so that times looked at more often do not count for more.
+    """
     times = run["time"].values
     rates, shares = [], []
     for loss in run["train-loss"].values:
         inside = _window(loss)
-        t, log = times[inside], np.log(loss[inside])
+        t = np.linspace(0.0, times[inside][-1], 200)
+        log = np.interp(t, times[inside], np.log(loss[inside]))
         slope, offset = np.polyfit(t, log, 1)
         rates.append(-slope)
         shares.append(1 - np.var(log - slope * t - offset) / np.var(log))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from unlazy._errors import UserError
+from unlazy.lab.store import reason, written_whole
 from unlazy.report.record import Record
 
 
@@ -29,14 +29,14 @@ def write_report(records: Sequence[Record], path: Path) -> Path:
         total=len(claims),
         seconds=sum(record.seconds for record in records),
     )
-    temporary = path.with_name(path.name + ".part")
+    if path.is_dir():
+        raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        with written_whole(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"The report cannot be written to '{path}' ({error.strerror}): choose another --out.") from None
+        raise UserError(f"The report cannot be written to '{path}' ({reason(error)}): choose another file.") from None
     return path
 
 

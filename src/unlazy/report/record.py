@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 
 import msgspec
 
 from unlazy._errors import UserError
 from unlazy.lab import Lab, provenance
-from unlazy.papers import Claim, Panel, Scale
+from unlazy.lab.store import reason, written_whole
+from unlazy.papers import Claim, Panel, Results, Scale
+from unlazy.papers._figure import STYLE
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +59,14 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) ->
     return record
 
 
-def _svg(panel: Panel, results: object) -> str:
+def _svg(panel: Panel, results: Results) -> str:
+    import matplotlib as mpl
+
     buffer = io.StringIO()
-    # No date: the same results give the same file.
-    panel.draw(results).savefig(buffer, format="svg", metadata={"Date": None, "Title": panel.title})  # type: ignore[arg-type]
+    # No date, so that the same results give the same file, and no addresses of the web.
+    metadata = {"Title": panel.title} | dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    with mpl.rc_context(STYLE):
+        panel.draw(results).savefig(buffer, format="svg", metadata=metadata)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
@@ -71,16 +76,14 @@ def _write(record: Record, folder: Path) -> None:
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
         for suffix, content in (
-            (".json", msgspec.json.format(msgspec.json.encode(record))),
             (".svg", record.figure.encode()),
+            (".json", msgspec.json.format(msgspec.json.encode(record))),
         ):
-            temporary = base.with_suffix(suffix + ".part")
-            temporary.write_bytes(content)
-            os.replace(temporary, base.with_suffix(suffix))
+            with written_whole(base.with_name(base.name + suffix)) as temporary:
+                temporary.write_bytes(content)
     except OSError as error:
-        raise UserError(
-            f"The record of {record.panel} cannot be written to '{base.parent}' ({error.strerror})."
-        ) from None
+        where = f"The record of {record.panel} cannot be written to '{base.parent}'"
+        raise UserError(f"{where} ({reason(error)}): choose another --out.") from None
 
 
 def records(folder: Path) -> list[Record]:

@@ -1,0 +1,147 @@
+"""The shape of the house: imports point down, starting is light, everything public is explained and reachable."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import unlazy
+
+ROOT = Path(__file__).parents[1]
+SOURCE = Path(unlazy.__file__).parent
+HEAVY = {"jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy", "matplotlib", "xarray", "h5netcdf", "pandas"}
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def all_modules():
+    return [
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(unlazy.__path__, "unlazy.")
+        if not module.name.endswith("__main__")
+    ]
+
+
+def test_imports_point_down_only():
+    from importlinter import api
+
+    assert api.read_configuration(str(ROOT / "pyproject.toml"))["contracts_options"], "no contract to check"
+    tool = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 kept, 0 broken" in done.stdout
+
+
+def test_every_room_stands_in_the_import_contract():
+    from importlinter import api
+
+    (contract,) = api.read_configuration(str(ROOT / "pyproject.toml"))["contracts_options"]
+    named = {part.strip() for layer in contract["layers"] for part in layer.split("|")}
+    assert {f"unlazy.{module.name}" for module in pkgutil.iter_modules(unlazy.__path__)} == named
+
+
+@pytest.mark.parametrize("statement", ["import unlazy", "import unlazy.cli"])
+def test_starting_is_light(statement):
+    done = python(f"import sys; {statement}; print(*{{name.partition('.')[0] for name in sys.modules}})")
+    assert done.returncode == 0, done.stderr
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_help_is_light_too():
+    code = "import sys, unlazy.cli\ntry: unlazy.cli.main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    done = python(code)
+    assert "Usage" in done.stdout, done.stderr
+    assert not HEAVY & set(done.stdout.splitlines()[-1].split())
+
+
+def test_all_public_names_resolve():
+    assert unlazy.__all__ == sorted(unlazy.__all__, key=lambda name: (not name[0].isupper(), name))
+    assert len(set(unlazy.__all__)) == len(unlazy.__all__)
+    for name in unlazy.__all__:
+        assert getattr(unlazy, name) is not None
+    assert set(dir(unlazy)) == {*unlazy.__all__, "__version__"}
+
+
+def test_homes_are_where_names_live():
+    assert set(unlazy._HOMES) | set(unlazy._ROOMS) == set(unlazy.__all__)
+    assert not set(unlazy._HOMES) & set(unlazy._ROOMS)
+    for name, home in unlazy._HOMES.items():
+        room = importlib.import_module(home)
+        assert name in getattr(room, "__all__", vars(room)), f"{home} does not offer {name}"
+
+
+def test_every_room_is_on_the_tour():
+    rooms = {module.name for module in pkgutil.iter_modules(unlazy.__path__) if not module.name.startswith("_")}
+    assert set(unlazy._ROOMS) == rooms - {"cli"}
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse((SOURCE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    seen = {(alias.name, node.module) for node in block.body for alias in node.names}
+    wanted = set(unlazy._HOMES.items()) | {(room, "unlazy") for room in unlazy._ROOMS}
+    assert seen == wanted
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'unlazy' has no attribute 'nope'"):
+        unlazy.nope  # noqa: B018
+    assert not hasattr(unlazy, "numpy")
+
+
+def test_the_version_is_the_installed_one():
+    from importlib.metadata import version
+
+    assert unlazy.__version__ == version("unlazy")
+
+
+def test_everything_public_is_explained():
+    silent = []
+    for module in all_modules():
+        if not module.__doc__:
+            silent.append(module.__name__)
+        for name, member in vars(module).items():
+            if name.startswith("_") or getattr(member, "__module__", None) != module.__name__:
+                continue
+            if not (inspect.isclass(member) or inspect.isfunction(member)):
+                continue
+            if not own_doc(member):
+                silent.append(f"{module.__name__}.{name}")
+            if inspect.isclass(member):
+                silent += [f"{module.__name__}.{name}.{method}" for method in silent_methods(member)]
+    assert not silent
+
+
+def own_doc(member):
+    """A docstring that someone wrote: a dataclass or a struct makes one of its signature."""
+    text = member.__dict__.get("__doc__") if inspect.isclass(member) else inspect.unwrap(member).__doc__
+    return text and not text.startswith(f"{member.__name__}(")
+
+
+def silent_methods(kind):
+    for name, method in vars(kind).items():
+        method = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+        if not name.startswith("_") and inspect.isfunction(method) and not method.__doc__:
+            yield name
+
+
+def test_each_room_says_what_it_offers():
+    for module in pkgutil.iter_modules(unlazy.__path__, "unlazy."):
+        if not module.ispkg:
+            continue
+        room = importlib.import_module(module.name)
+        assert len(set(room.__all__)) == len(room.__all__) > 0
+        for name in room.__all__:
+            assert hasattr(room, name), f"{module.name}.{name}"
+
+
+def test_no_file_is_too_long_to_read():
+    lengths = {path.relative_to(SOURCE): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert not {path: lines for path, lines in lengths.items() if lines > 400}

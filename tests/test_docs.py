@@ -1,0 +1,49 @@
+"""Every code block that a reader may type runs, and every recipe shown can be brought to life."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from unlazy.lab import bring_to_life, parse, read
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__docs__"}
+    for block in blocks(page, "python"):  # one page is one conversation: later blocks use earlier names
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypatch, capsys):
+    (block,) = blocks(ROOT / "README.md", "python")
+    assert len([line for line in block.splitlines() if line.strip()]) <= 10
+    exec(compile(block, "README", "exec"), {"__name__": "__docs__"})
+    moved = [float(found) for found in re.findall(r"moved by ([0-9.]+)", capsys.readouterr().out.replace("0. ", "0 "))]
+    assert moved[0] > 2 * moved[1]  # the mean-field network learns features, the NTK one is lazy
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+def test_toml_blocks_are_recipes(page):
+    for block in blocks(page, "toml"):
+        assert bring_to_life(parse(tomllib.loads(block))).networks
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
+def test_examples_can_be_brought_to_life(path):
+    assert bring_to_life(read(path)).networks
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
