@@ -155,7 +155,7 @@ def test_a_name_is_found_in_any_spelling(zoo, animal):
 
 
 def test_a_wrong_name_gets_the_nearest_right_one(zoo, animal):
-    with pytest.raises(UserError, match="There is no animal called 'graet-dane'. Did you mean 'great-dane'"):
+    with pytest.raises(UserError, match=r"There is no animal called 'graet-dane'. Did you mean 'great-dane'"):
         find(zoo, animal, "graet-dane")
 
 

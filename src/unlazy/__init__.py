@@ -10,10 +10,7 @@ Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> f
     run.seen["train-loss"]
 """
 
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
-
-__version__ = _version("unlazy")
 
 # Names are brought in when they are first used: `unlazy --help` must not wait for JAX.
 _HOMES = {
@@ -48,6 +45,7 @@ _HOMES = {
 _ROOMS = ("activations", "data", "networks", "losses", "flows", "probes", "theory", "lab", "papers", "report")
 
 if TYPE_CHECKING:
+    __version__: str
     from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report, theory
     from unlazy.data import Dataset
     from unlazy.flows import Descent, GradientFlow, Linearised, Status, Trajectory
@@ -113,6 +111,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("unlazy")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name in _ROOMS:

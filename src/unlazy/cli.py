@@ -6,7 +6,6 @@ import json as json_format
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -15,6 +14,7 @@ import cyclopts
 from cyclopts import Parameter
 from rich.console import Console
 
+import unlazy
 from unlazy._errors import UserError
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 app = cyclopts.App(
     name="unlazy",
-    version=version("unlazy"),
-    help="""Study how neural networks learn features: run networks, reproduce papers, check their claims.
-
-    Start with `unlazy demo`, then `unlazy panels` to see what can be reproduced. Results are kept in the folder `runs`,
-    so that nothing is computed twice; Ctrl-C stops any command, and the same command goes on from there.
-    Add `--debug` to any command for a full traceback.
-    """,
-    help_format="markdown",
+    version=lambda: unlazy.__version__,
+    help=(
+        "Study how neural networks learn features: run networks, reproduce papers, check their claims.\n\n"
+        "Start with 'unlazy demo', then 'unlazy panels' to see what can be reproduced. Results are kept in the folder "
+        "'runs', so that nothing is computed twice; Ctrl-C stops any command, and the same command goes on from there. "
+        "Add --debug to any command for a full traceback."
+    ),
+    help_format="plaintext",
     suppress_keyboard_interrupt=False,  # what an interrupted run says is said in `main`
 )
 

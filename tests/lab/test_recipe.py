@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import unlazy.data
-from unlazy import activations, flows, losses, networks
+from unlazy import activations, flows, losses
 from unlazy._catalogue import members
 from unlazy._errors import UserError
 from unlazy.data import Dataset
@@ -293,7 +293,7 @@ def test_the_digest_depends_on_every_time(table, change):
 
 def test_the_digest_is_the_same_tomorrow(table):
     """Stored results are found by it: a change here orphans every result that anyone has."""
-    assert parse(table).digest == "DIGEST"
+    assert parse(table).digest == "82546a0c04cc"
 
 
 def test_json_reads_back_as_the_same_recipe(table):
@@ -483,7 +483,7 @@ def test_a_wrong_recipe_in_python_is_a_user_error_too(table):
 
 
 FILES = {
-    "not TOML": (b"name = ", r"bad.toml is not valid TOML: .*line 1"),
+    "not TOML": (b"name = [1,, 2]\n", r"bad.toml is not valid TOML: .*line 1"),
     "a table twice": (b"[data]\n[data]\n", r"bad.toml is not valid TOML"),
     "empty": (b"", r"bad.toml: the field 'data' is missing"),
     "binary": (bytes(range(256)), r"The recipe '.*bad.toml' cannot be read .*: give the path of a TOML file"),

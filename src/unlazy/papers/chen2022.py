@@ -56,7 +56,8 @@ class RandomLabels(Panel):
         self.key = f"chen2022/{figure}"
         self.wider = wider
         self.demo = wider
-        self.title = f"Training loss on random labels, m = {_RANDOM_LABELS['paper'].widths[wider]}"
+        half = "" if wider else ", at half the width"
+        self.title = f"Figure {figure.removeprefix('fig')}: training loss on random labels{half}"
 
     @property
     def scales(self) -> dict[Scale, str]:
@@ -166,7 +167,8 @@ def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
         log = np.interp(t, times[inside], np.log(loss[inside]))
         slope, offset = np.polyfit(t, log, 1)
         rates.append(-slope)
-        shares.append(1 - np.var(log - slope * t - offset) / np.var(log))
+        spread = np.var(log)
+        shares.append(1 - np.var(log - slope * t - offset) / spread if spread > 0 else 0.0)  # a standstill is no decay
     return np.array(rates), np.array(shares)
 
 
@@ -175,7 +177,8 @@ def _distance(one: xr.Dataset, other: xr.Dataset) -> float:
     shares = []
     for a, b in zip(one["train-loss"].values, other["train-loss"].values, strict=True):
         both = _window(a) & _window(b)
-        shares.append(np.median(np.abs(np.log(a / b)[both])) / np.ptp(np.log(a[both])))
+        fall = np.ptp(np.log(a[both]))
+        shares.append(np.median(np.abs(np.log(a[both] / b[both]))) / fall if fall > 0 else np.inf)
     return float(np.median(shares))
 
 

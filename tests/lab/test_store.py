@@ -1,0 +1,188 @@
+"""The store: what a file holds, that it opens anywhere, and that it appears whole or not at all."""
+
+import importlib.metadata
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.flows import Status, Trajectory
+from unlazy.lab import Store, parse, provenance, read_run
+from unlazy.lab.store import as_dataset, reason, written_whole
+
+
+def trajectory(seed, status=Status.finished):
+    """What a run of three looks would give, without running it."""
+    looks = np.arange(3.0) + 10 * seed
+    seen = {
+        "train-loss": looks,
+        "weight-movement": {"hidden": np.stack([looks, 2 * looks], axis=1)},
+        "kernel": {"deep": {"drift": np.float32(looks)}},
+    }
+    stats = {"steps": 7 + seed, "rejected": seed, "seconds": 1.5}
+    nothing = dict.fromkeys(("start", "final", "data", "loss", "place"))
+    made = object.__new__(Trajectory)
+    values = nothing | {"times": np.array([0.0, 0.5, 2.0]), "seen": seen, "stats": stats, "status": status}
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+@pytest.fixture
+def recipe(table):
+    return parse(table | {"seed": 4})
+
+
+@pytest.fixture
+def run(recipe):
+    return as_dataset(recipe, [trajectory(4), trajectory(5)])
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(tmp_path / "runs")
+    made.prepare()
+    return made
+
+
+def test_dimensions_are_seed_and_time_first(run):
+    assert run["train-loss"].dims == ("seed", "time")
+    assert run["weight-movement.hidden"].dims == ("seed", "time", "weight-movement.hidden_0")
+    assert run["kernel.deep.drift"].dims == ("seed", "time")
+    np.testing.assert_array_equal(run["seed"], [4, 5])
+    np.testing.assert_array_equal(run["time"], [0.0, 0.5, 2.0])
+    np.testing.assert_array_equal(run["weight-movement.hidden"].sel(seed=5, time=0.5), [51.0, 102.0])
+    assert run["kernel.deep.drift"].dtype == np.float32
+
+
+def test_a_file_opens_without_this_package(store, recipe, run):
+    path = store.save(recipe, run)
+    with xr.open_dataset(path) as opened:
+        xr.testing.assert_equal(opened.load(), run)
+        attributes = opened.attrs
+    assert json.loads(attributes["recipe"]) == json.loads(recipe.json())
+    assert parse(json.loads(attributes["recipe"])) == recipe
+    assert (attributes["name"], attributes["digest"]) == (recipe.name, recipe.digest)
+    assert list(attributes["status"]) == ["finished", "finished"]
+    assert list(attributes["steps"]) == [11, 12]
+    assert attributes["finished"] == 1
+    assert attributes["seconds"] == 1.5
+
+
+def test_a_file_says_what_made_it(run):
+    made = provenance()
+    assert {"versions", "python", "commit", "device", "machine", "written"} <= set(made) <= set(run.attrs)
+    for library in ("unlazy", "jax", "jaxlib", "diffrax", "numpy"):
+        assert f"{library} {importlib.metadata.version(library)}" in made["versions"]
+    assert re.fullmatch(r"unknown|[0-9a-f]{12}( \(changed\))?", made["commit"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", made["written"])
+    assert json.loads(run.attrs["recipe"])["dtype"] == "float64"
+    assert json.loads(run.attrs["recipe"])["seed"] == 4
+
+
+def test_an_early_end_is_not_called_finished(recipe):
+    run = as_dataset(recipe, [trajectory(4), trajectory(5, Status.diverged)])
+    assert run.attrs["finished"] == 0
+    assert run.attrs["status"] == ["finished", "diverged"]
+
+
+def test_a_run_is_named_by_what_it_is(store, recipe, table):
+    assert store.path(recipe).name == f"tiny-{recipe.digest}.nc"
+    assert store.checkpoint(recipe).name == f"tiny-{recipe.digest}.checkpoint.npz"
+    for name in ("../../etc/passwd", "a/b", "Ünlazy: m = 8.5!", "", "..", "x" * 5000, "con.nc", "\x00"):
+        path = store.path(parse(table | {"name": name}))
+        assert path.parent == store.folder
+        assert re.fullmatch(r"[a-z0-9-]{1,60}-[0-9a-f]{12}\.nc", path.name)
+
+
+def test_what_was_saved_is_loaded(store, recipe, run):
+    assert store.load(recipe) is None
+    store.save(recipe, run)
+    loaded = store.load(recipe)
+    xr.testing.assert_equal(loaded, run)
+    assert loaded.attrs["digest"] == recipe.digest
+    assert os.listdir(store.folder) == [store.path(recipe).name]
+
+
+def test_saving_clears_the_checkpoint(store, recipe, run):
+    store.checkpoint(recipe).touch()
+    store.save(recipe, run)
+    assert not store.checkpoint(recipe).exists()
+
+
+def test_a_full_disk_costs_nothing_but_the_file(store, recipe, run, full_disk):
+    store.checkpoint(recipe).write_bytes(b"state")
+    with full_disk(), pytest.raises(UserError, match=r"The result cannot be written to '.*' \(.+\): free some space"):
+        store.save(recipe, run)
+    assert os.listdir(store.folder) == [store.checkpoint(recipe).name]
+    assert store.checkpoint(recipe).read_bytes() == b"state"
+
+
+def test_a_failing_rename_leaves_the_older_file(store, recipe, run, monkeypatch):
+    store.save(recipe, run)
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(UserError, match=r"\(No space left on device\)"):
+        store.save(recipe, run * 2)
+    assert os.listdir(store.folder) == [store.path(recipe).name]
+    xr.testing.assert_equal(store.load(recipe), run)
+
+
+def test_an_interruption_while_writing_leaves_nothing(tmp_path):
+    def stopped():
+        with written_whole(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_cut_file_is_called_so(store, recipe, run):
+    path = store.save(recipe, run)
+    whole = path.read_bytes()
+    for size in (0, 10, 600, len(whole) // 2, len(whole) - 200):
+        path.write_bytes(whole[:size])
+        with pytest.raises(
+            UserError, match=r"is not a whole stored run \(\w+\): it may have been cut short. Delete it"
+        ):
+            store.load(recipe)
+
+
+def test_another_file_is_not_taken_for_a_run(tmp_path):
+    xr.Dataset({"a": ("x", [1.0])}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
+    with pytest.raises(UserError, match="holds no recipe, so it is not a stored run"):
+        read_run(tmp_path / "foreign.nc")
+    (tmp_path / "text.nc").write_text("hello")
+    with pytest.raises(UserError, match="is not a whole stored run"):
+        read_run(tmp_path / "text.nc")
+    with pytest.raises(UserError, match="is not a whole stored run"):
+        read_run(tmp_path)
+    with pytest.raises(UserError, match="There is no stored run at"):
+        read_run(tmp_path / "nowhere.nc")
+
+
+def test_a_folder_that_cannot_be_is_noticed_at_once(tmp_path):
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(UserError, match=r"Results cannot be written to '.*' \(.+\): choose another --out"):
+            Store(folder).prepare()
+
+
+def test_preparing_leaves_no_trace(store):
+    store.prepare()
+    assert os.listdir(store.folder) == []
+
+
+def test_reasons_are_the_systems_own_words():
+    assert reason(OSError(28, "No space left on device")) == "No space left on device"
+    assert reason(OSError("unable to lock file")) == "unable to lock file"
+    assert reason(RuntimeError()) == "RuntimeError"

@@ -1,0 +1,282 @@
+"""Records and reports: what is kept, that one file is all there is, and that no text can break out of it."""
+
+import html.parser
+import json
+import os
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from made_up import random_labels
+from unlazy._errors import UserError
+from unlazy.lab import Lab
+from unlazy.papers import Claim, Panel
+from unlazy.papers._figure import canvas
+from unlazy.report import Record, records, reproduce, write_report
+
+HOSTILE = "<script>alert('1')</script> \"quoted\" & 'single' </style></pre><!-- ]]> {{ 7 * 7 }} {% raw %} id=\"x\" ½σ"
+
+
+class Drawn(Panel):
+    """Figure 1 with made-up results and any words; nothing is run."""
+
+    key, title, caption, demo = "made2099/fig1", "A made-up figure", "Made up.", True
+    scales = {"quick": "small", "paper": "large"}  # noqa: RUF012
+    text, holds = "it falls", True
+
+    def __init__(self, **words):
+        vars(self).update(words)
+
+    def run(self, scale, lab, seeds=None):
+        results = random_labels()
+        for run in results.values():
+            run.attrs["recipe"] = self.text
+        return results
+
+    def claims(self, results):
+        return [Claim(self.text, self.text, self.text, self.holds)]
+
+    def draw(self, results):
+        figure, (axes,) = canvas()
+        axes.plot([0, 1], [1, 0], label=self.text[:50], marker="o")
+        axes.fill_between([0, 1], [0, 0], [1, 1], clip_on=True)
+        axes.set_title(self.text[:50])
+        axes.legend()
+        return figure
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser makes of a page: its elements, ids, references and the text that is shown."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.ids, self.references, self.shown = [], [], [], []
+        self.source = Path(path).read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.text = " ".join("".join(self.shown).split())
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "xlink:href", "src", "srcset", "data", "action"):
+                self.references.append(value)
+            self.references += [f"#{target}" for target in re.findall(r"url\(#(.*?)\)", value or "")]
+
+    def handle_data(self, data):
+        self.shown.append(data)
+
+
+def kept(folder, **words):
+    return reproduce(Drawn(**words), "quick", Lab(folder))
+
+
+# ---------------------------------------------------------------- records
+
+
+def test_a_record_says_what_came_of_a_panel(tmp_path):
+    record = kept(tmp_path)
+    assert (record.panel, record.scale, record.settings) == ("made2099/fig1", "quick", "small")
+    assert record.seconds == 8 * 1.5
+    assert record.holds
+    assert set(record.recipes) == set(random_labels())
+    assert {"versions", "commit", "device"} <= set(record.made_by)
+
+
+def test_a_record_is_read_back_as_it_was(tmp_path):
+    record = kept(tmp_path, text=HOSTILE, title=HOSTILE)
+    assert records(tmp_path) == [record]
+    assert sorted(os.listdir(tmp_path / "panels")) == ["made2099-fig1-quick.json", "made2099-fig1-quick.svg"]
+    assert msgspec.json.decode(json.dumps(msgspec.to_builtins(record)), type=Record) == record
+
+
+def test_each_panel_and_scale_has_a_record_of_its_own(tmp_path):
+    lab = Lab(tmp_path)
+    for key in ("a2099/fig1", "a2099/fig1.1", "a2099/fig1.2"):
+        for scale in ("quick", "paper"):
+            reproduce(Drawn(key=key), scale, lab)
+    found = records(tmp_path)
+    assert len({(record.panel, record.scale) for record in found}) == len(found) == 6
+    reproduce(Drawn(key="a2099/fig1", holds=False), "quick", lab)  # the last verdict counts
+    assert [
+        record.holds for record in records(tmp_path) if (record.panel, record.scale) == ("a2099/fig1", "quick")
+    ] == [False]
+
+
+def test_the_summary_is_what_the_command_line_promises(tmp_path):
+    summary = kept(tmp_path).summary()
+    assert list(summary) == ["panel", "scale", "seconds", "claims"]
+    assert summary["claims"] == [{"text": "it falls", "paper": "it falls", "measured": "it falls", "holds": True}]
+    json.dumps(summary)
+
+
+def test_other_seeds_are_mentioned(tmp_path):
+    assert reproduce(Drawn(), "quick", Lab(tmp_path), seeds=9).settings == "small (run with seeds = 9)"
+
+
+def test_one_claim_that_fails_is_enough():
+    claims = [Claim("a", "a", "a", True), Claim("b", "b", "b", False)]
+    empty = dict.fromkeys(("panel", "title", "settings", "caption", "figure"), "")
+    record = Record(**empty, scale="quick", seconds=0.0, claims=claims, recipes={}, made_by={})
+    assert not record.holds
+
+
+def test_nothing_was_reproduced_in_an_empty_folder(tmp_path):
+    assert records(tmp_path) == records(tmp_path / "nowhere") == []
+
+
+def test_a_cut_record_is_named(tmp_path):
+    kept(tmp_path)
+    path = tmp_path / "panels" / "made2099-fig1-quick.json"
+    whole = path.read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"[]", b'{"panel": 3}', bytes(range(256))):
+        path.write_bytes(content)
+        with pytest.raises(
+            UserError, match=r"'.*fig1-quick.json' is not a whole record .*: delete it and reproduce again"
+        ):
+            records(tmp_path)
+
+
+def test_the_figure_is_whole_svg(tmp_path):
+    kept(tmp_path, text=HOSTILE)
+    path = tmp_path / "panels" / "made2099-fig1-quick.svg"
+    tree = ElementTree.parse(path)
+    assert tree.getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert not [element for element in tree.iter() if element.tag.endswith("script")]
+    texts = "".join(tree.getroot().itertext())
+    assert HOSTILE[:50] in texts, "text stays text"
+
+
+def test_the_same_results_give_the_same_file(tmp_path):
+    one, other = (kept(tmp_path / name).figure for name in "ab")
+    assert one == other
+
+
+def test_figures_keep_the_house_style(tmp_path, monkeypatch):
+    """Whatever style the user's own Matplotlib has: lines, legend and text are those of the house."""
+    import matplotlib as mpl
+
+    seen = {}
+    draw = Drawn.draw
+
+    def looking(self, results):
+        figure = draw(self, results)
+        (axes,) = figure.axes
+        seen.update(width=axes.get_lines()[0].get_linewidth(), frame=axes.get_legend().get_frame_on())
+        return figure
+
+    monkeypatch.setattr(Drawn, "draw", looking)
+    with mpl.rc_context({"lines.linewidth": 9.0, "legend.frameon": True, "svg.fonttype": "path"}):
+        figure = kept(tmp_path).figure
+    assert seen == {"width": 1.8, "frame": False}
+    assert "<text" in figure
+
+
+def test_a_record_that_cannot_be_written_leaves_no_half_file(tmp_path, monkeypatch):
+    kept(tmp_path, text="older")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "panels").iterdir()}
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(UserError, match=r"The record of made2099/fig1 cannot be written .*\(No space left on device\)"):
+        kept(tmp_path, text="newer")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "panels").iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "panels").touch()
+    with pytest.raises(UserError, match=r"The record of made2099/fig1 cannot be written to '.*panels' \(.+\)"):
+        kept(tmp_path)
+
+
+# ---------------------------------------------------------------- the report
+
+
+def test_the_report_is_one_file_that_needs_no_other(tmp_path):
+    path = write_report(
+        [kept(tmp_path / "runs"), kept(tmp_path / "more", holds=False)], tmp_path / "new" / "report.html"
+    )
+    assert os.listdir(path.parent) == ["report.html"]
+    page = Page(path)
+    addresses = set(re.findall(r"(?:https?:)?//[\w./-]+", page.source))
+    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}, "namespaces are only names"
+    assert all(reference.startswith("#") for reference in page.references)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert "@import" not in page.source
+
+
+def test_the_report_says_it_all(tmp_path):
+    done = [kept(tmp_path, title="First"), kept(tmp_path, title="Second", holds=False)]
+    page = Page(write_report(done, tmp_path / "report.html"))
+    assert "1 of 2 claims hold" in page.text
+    assert "over 2 panels, 24 s of computing" in page.text
+    assert page.tags.count("svg") == 2
+    for words in ("First", "Second", "made2099/fig1 at quick scale: small", "Made up.", "it falls", "versions: unlazy"):
+        assert words in page.text
+    assert "unlazy reproduce made2099/fig1 --scale quick" in page.text
+    assert page.text.count("yes") == page.text.count(" no ") == 1
+
+
+def test_a_report_of_nothing_is_a_report(tmp_path):
+    assert "0 of 0 claims hold" in Page(write_report([], tmp_path / "report.html")).text
+
+
+def test_ids_of_two_figures_do_not_meet(tmp_path):
+    page = Page(write_report([kept(tmp_path), kept(tmp_path)], tmp_path / "report.html"))
+    assert len(page.ids) > 20
+    assert len(set(page.ids)) == len(page.ids)
+    targets = {reference.removeprefix("#") for reference in page.references}
+    assert len(targets) > 4
+    assert targets <= set(page.ids), "a reference leads nowhere"
+    for prefix in ("p0-", "p1-"):
+        assert any(target.startswith(prefix) for target in targets)
+
+
+def test_hostile_text_is_only_text(tmp_path):
+    names = ("title", "caption", "text")
+    record = kept(tmp_path, **dict.fromkeys(names, HOSTILE), scales={"quick": HOSTILE, "paper": ""})
+    page = Page(write_report([record], tmp_path / "report.html"))
+    plain = Page(write_report([kept(tmp_path)], tmp_path / "plain.html"))
+    assert page.tags == plain.tags, "hostile text has made elements of its own"
+    assert page.ids == plain.ids
+    assert "{{ 7 * 7 }}" in page.text
+    assert "49" not in page.text.partition("{{ 7 * 7 }}")[2][:40]
+    assert page.text.count(" ".join(HOSTILE.split())) >= 6  # title, settings, caption, and the claim thrice
+
+
+def test_a_long_text_stays_whole(tmp_path):
+    long = "word " * 2000
+    page = Page(write_report([kept(tmp_path, title=long, text=long, caption=long)], tmp_path / "report.html"))
+    assert page.text.count("word word") >= 4000
+
+
+def test_a_report_that_cannot_be_written_leaves_no_half_file(tmp_path, monkeypatch):
+    record = kept(tmp_path / "runs")
+    path = write_report([], tmp_path / "here" / "report.html")
+    before = path.read_bytes()
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", refuse)
+        with pytest.raises(UserError, match=r"The report cannot be written to '.*' \(No space left on device\)"):
+            write_report([record], path)
+    assert os.listdir(path.parent) == ["report.html"]
+    assert path.read_bytes() == before
+
+
+def test_a_place_where_no_file_can_be_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "report.html", tmp_path / "file" / "deeper" / "report.html"):
+        with pytest.raises(UserError, match=r"The report cannot be written to '.*report.html' \(.+\)"):
+            write_report([], path)
+    for folder in (tmp_path, Path("."), Path("/")):
+        with pytest.raises(UserError, match="which is a folder: give the name of a file"):
+            write_report([], folder)
