@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def write_report(records: Sequence[Record], path: Path) -> Path:
 
 def _own_ids(svg: str, prefix: str) -> str:
     """Make the ids of a figure its own: Matplotlib uses the same ones in every file, and a page has one name space."""
-    for mark in ('id="', 'xlink:href="#', 'href="#', "url(#"):
-        svg = svg.replace(mark, mark + prefix + "-")
-    return svg.replace(f'xlink:href="#{prefix}-{prefix}-', f'xlink:href="#{prefix}-')
+
+    def own(tag: re.Match[str]) -> str:
+        return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", tag[0])
+
+    return re.sub(r"<[^>]+>", own, svg)  # in tags only: a text may speak of ids too
