@@ -53,8 +53,7 @@ def measure() -> list[dict[str, Any]]:
     try:
         import torch
     except ImportError:
-        raise UserError('This benchmark compares with PyTorch: pip install "unlazy[bench]", or call make bench.') from None
-    torch.set_num_threads(torch.get_num_threads())  # all cores, as it comes
+        raise UserError('This benchmark compares with PyTorch: pip install "unlazy[bench]", or make bench.') from None
     keys = jax.random.split(jax.random.key(0), 3)
     x = jax.random.normal(keys[0], (SAMPLES, INPUTS), jnp.float32)
     data = Dataset(x / jnp.linalg.norm(x, axis=1, keepdims=True), jax.random.normal(keys[1], (SAMPLES,), jnp.float32))

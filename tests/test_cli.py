@@ -1,0 +1,393 @@
+"""The command line, called as a person calls it: what it prints, where, and how it leaves."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+from rich.console import Console
+
+import unlazy
+import unlazy.papers
+from made_up import exponential, random_labels, shrink
+from unlazy import cli
+from unlazy._errors import UserError
+from unlazy.flows import Journey
+from unlazy.lab import Interrupted, Lab, parse
+from unlazy.papers import chen2022
+
+COMMANDS = ("demo", "reproduce", "panels", "run", "bench")
+RECIPE = """
+name = "tiny"
+probes = ["train-loss", "feature-movement"]
+data = { kind = "random-labels", n = 6, d = 3 }
+network = { kind = "two-layer", width = 8 }
+flow = { kind = "descent", rate = 0.25 }
+times = [0, 1]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    """Every test has a folder of its own to stand in, and the two panels that can be made up."""
+    monkeypatch.chdir(tmp_path)
+    known = {panel.key: panel for panel in (chen2022.fig1, chen2022.fig5)}
+    monkeypatch.setattr(unlazy.papers, "panels", lambda: known)
+
+
+@pytest.fixture
+def call(capsys):
+    """Call the command line; give its exit status, what it printed, and what it said on the side."""
+
+    def called(*arguments):
+        with pytest.raises(SystemExit) as left:
+            cli.main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return left.value.code, printed.out, printed.err
+
+    return called
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Panels whose runs are made up; the claims are checked on them as on any."""
+
+    def use(curve=exponential):
+        monkeypatch.setattr(chen2022.RandomLabels, "run", lambda self, scale, lab, seeds=None: random_labels(curve))
+
+    use()
+    return use
+
+
+def strict_json(text):
+    return json.loads(text, parse_constant=pytest.fail)
+
+
+# ---------------------------------------------------------------- help
+
+
+def test_help_lists_every_command(call):
+    for arguments in ((), ("--help",), ("-h",)):
+        status, out, err = call(*arguments)
+        assert (status, err) == (0, "")
+        assert all(command in out for command in COMMANDS)
+        assert "--debug" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(call, command):
+    status, out, err = call(command, "--help")
+    assert (status, err) == (0, "")
+    assert f"unlazy {command}" in out
+    assert "--json" in out
+
+
+def test_the_version_is_printed(call):
+    assert call("--version") == (0, f"{unlazy.__version__}\n", "")
+
+
+def test_arguments_come_from_the_shell(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["unlazy", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main()
+    assert unlazy.__version__ in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------- panels
+
+
+def test_panels_are_listed_with_their_last_verdicts(call, made_up):
+    status, out, err = call("panels")
+    assert (status, err) == (0, "")
+    assert out.count("not run") == 4
+    call("reproduce", "chen2022/fig1")
+    assert "3 of 3 claims hold" in " ".join(call("panels")[1].split())
+
+
+def test_panels_as_json(call, made_up):
+    call("reproduce", "chen2022/fig5", "--out", "elsewhere")
+    status, out, err = call("panels", "--json", "--out", "elsewhere")
+    rows = strict_json(out)
+    assert (status, err) == (0, "")
+    assert [set(row) for row in rows] == [{"panel", "title", "scale", "settings", "last"}] * 4
+    last = {(row["panel"], row["scale"]): row["last"] for row in rows}
+    assert last.pop(("chen2022/fig5", "quick")) == "3 of 3 claims hold"
+    assert set(last.values()) == {"not run"}
+
+
+# ---------------------------------------------------------------- run
+
+
+def test_a_recipe_is_run_and_kept(call, recipe, tmp_path, monkeypatch):
+    status, out, err = call("run", recipe)
+    assert (status, err) == (0, "")
+    assert "train-loss" in out
+    assert "feature-movement.hidden" in out
+    assert "tiny: finished, " in out
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert str(kept.relative_to(tmp_path)) in out.replace("\n", "")
+
+    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
+    status, out, err = call("run", recipe, "--json")
+    answer = strict_json(out)
+    assert (status, err) == (0, "")
+    assert set(answer) == {"run", "status", "seconds", "last"}
+    assert answer["status"] == ["finished"]
+    with xr.open_dataset(answer["run"]) as run:
+        assert answer["last"]["train-loss"] == pytest.approx(float(run["train-loss"][0, -1]), rel=1e-12)
+
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    before = kept.stat().st_mtime_ns
+    assert call("run", recipe, "--fresh", "--json")[0] == 0
+    assert kept.stat().st_mtime_ns > before
+
+
+def result(**attrs):
+    attrs = {"finished": 1, "status": "finished", "seconds": 1.0, "recipe": "{}"} | attrs
+    return xr.Dataset({"a": (("seed", "time"), np.array([[1.0, np.nan]]))}, attrs=attrs)
+
+
+def test_json_has_no_nan(call, recipe, monkeypatch):
+    monkeypatch.setattr(Lab, "run", lambda *_: result())
+    status, out, _ = call("run", recipe, "--json")
+    assert status == 0
+    assert strict_json(out)["last"] == {"a": None}
+
+
+def test_a_run_that_ends_early_has_status_1(call, recipe, monkeypatch):
+    monkeypatch.setattr(Lab, "run", lambda *_: result(finished=0, status=np.array(["finished", "diverged"], object)))
+    status, out, _ = call("run", recipe)
+    assert status == 1
+    assert "tiny: diverged, finished, 1.0 s" in out
+
+
+@pytest.mark.parametrize("name", ["[/red] [bold]", "[link=x]y", "\\\\[", "a\\nb", "ü ½ σ", "x" * 3000])
+def test_any_name_can_be_shown(call, tmp_path, monkeypatch, name):
+    """On a terminal too, where the name stands beside a bar of progress."""
+    path = tmp_path / "named.toml"
+    path.write_text(RECIPE.replace('name = "tiny"', f'name = "{name}"'), encoding="utf-8")
+    monkeypatch.setattr(cli, "_screen", Console(stderr=True, force_terminal=True))
+
+    def run(lab, recipe):
+        lab.tell(recipe, 0.5, "half")
+        return result()
+
+    monkeypatch.setattr(Lab, "run", run)
+    assert call("run", path)[0] == 0
+
+    def stop(lab, recipe):
+        raise Interrupted(recipe, 0.5, False)
+
+    monkeypatch.setattr(Lab, "run", stop)
+    status, _, err = call("run", path)
+    assert status == 130
+    assert "was interrupted at 50%" in err
+
+
+# ---------------------------------------------------------------- reproduce and demo
+
+
+def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
+    shrink(monkeypatch)
+    status, out, err = call("reproduce", "chen2022/fig1", "--json")
+    answer = strict_json(out)
+    assert err == ""
+    assert set(answer) == {"panel", "scale", "seconds", "claims"}
+    assert (answer["panel"], answer["scale"]) == ("chen2022/fig1", "quick")
+    assert len(answer["claims"]) == 3
+    for claim in answer["claims"]:
+        assert set(claim) == {"text", "paper", "measured", "holds"}
+        assert isinstance(claim["holds"], bool)
+    assert status == (0 if all(claim["holds"] for claim in answer["claims"]) else 1)
+    assert {path.name for path in (tmp_path / "runs" / "panels").iterdir()} == {
+        "chen2022-fig1-quick.json",
+        "chen2022-fig1-quick.svg",
+    }
+    assert len(list((tmp_path / "runs").glob("*.nc"))) == 4
+    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
+    assert strict_json(call("reproduce", "chen2022/fig1", "--json")[1]) == answer
+
+
+def test_all_claims_that_hold_are_status_0(call, made_up):
+    status, out, err = call("reproduce", "chen2022/fig1")
+    assert (status, err) == (0, "")
+    assert "3 of 3 claims hold" in out
+    assert "Figure: runs/panels/chen2022-fig1-quick.svg" in out
+    assert "does not hold" not in out
+
+
+def test_one_claim_that_fails_is_status_1(call, made_up):
+    made_up(lambda width, n, t: exponential(width, n, t) if width == 512 else exponential(width, n, 2 * t))
+    status, out, err = call("reproduce", "chen2022/fig1")
+    assert (status, err) == (1, "")
+    assert "2 of 3 claims hold" in out
+    assert out.count("does not hold") == 1
+    status, out, _ = call("reproduce", "chen2022/fig1", "--json")
+    assert status == 1
+    assert [claim["holds"] for claim in strict_json(out)["claims"]] == [True, True, False]
+
+
+def test_a_paper_is_all_of_its_panels(call, made_up):
+    status, out, _ = call("reproduce", "chen2022", "--json", "--scale", "paper")
+    lines = [strict_json(line) for line in out.splitlines()]
+    assert status == 0
+    assert [line["panel"] for line in lines] == ["chen2022/fig1", "chen2022/fig5"]
+    assert {line["scale"] for line in lines} == {"paper"}
+
+
+def test_text_of_claims_is_not_markup(call, made_up, monkeypatch):
+    claim = unlazy.papers.Claim("for all x in [a, b] [/bold]", "p", "[red]1[/red]", True)
+    monkeypatch.setattr(chen2022.RandomLabels, "claims", lambda self, results: [claim])
+    status, out, _ = call("reproduce", "chen2022/fig1")
+    assert status == 0
+    shown = " ".join(out.split())
+    assert "[a, b] [/bold]" in shown
+    assert "[red]1[/red]" in shown
+
+
+def test_the_demo_writes_a_report(call, made_up, tmp_path):
+    status, out, err = call("demo")
+    assert (status, err) == (0, "")
+    assert "Report: report.html" in out
+    assert "3 of 3 claims hold" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    made_up(lambda width, n, t: 1 / (1 + t))
+    status, out, _ = call("demo", "--json", "--report", "new/other.html")
+    assert status == 1
+    assert [strict_json(line)["panel"] for line in out.splitlines()] == ["chen2022/fig1"]
+    assert (tmp_path / "new" / "other.html").exists()
+
+
+# ---------------------------------------------------------------- bench
+
+BENCHMARK = """
+def measure():
+    row = {"name": "fake", "ratio": 2.0, "baseline_seconds": 2.0, "seconds": 1.0, "error": 1e-9}
+    return [row | {"baseline": "a loop"}]
+"""
+
+
+def test_a_benchmark_is_measured(call, tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "fake.py").write_text(BENCHMARK)
+    (tmp_path / "benchmarks" / "_helper.py").write_text("raise RuntimeError")
+    status, out, err = call("bench")
+    assert status == 0
+    assert "2.00" in out
+    assert "Measuring fake" in err
+    (row,) = strict_json(call("bench", "fake", "--json")[1])
+    assert {"name", "ratio", "baseline_seconds", "seconds", "error"} <= set(row)
+
+
+# ---------------------------------------------------------------- wrong calls
+
+WRONG = {
+    "no such command": (["nope"], "nope"),
+    "no such option": (["--nope"], "--nope"),
+    "demo with an argument": (["demo", "now"], "now"),
+    "demo with an unknown option": (["demo", "--rpeort", "x"], "--rpeort"),
+    "demo to a folder that cannot be": (["demo", "--out", "file/runs"], "cannot be written"),
+    "demo with a folder for a report": (["demo", "--report", "."], "which is a folder: give the name of a file"),
+    "demo with a report that cannot be": (["demo", "--report", "file/report.html"], "cannot be written"),
+    "reproduce nothing": (["reproduce"], "PANEL"),
+    "reproduce an unknown panel": (["reproduce", "chen2022/fgi1"], "Did you mean 'chen2022/fig1'?"),
+    "reproduce at an unknown scale": (["reproduce", "chen2022/fig1", "--scale", "huge"], "huge"),
+    "reproduce with no seeds": (["reproduce", "chen2022/fig1", "--seeds", "0"], "at least 1, not 0"),
+    "reproduce with half a seed": (["reproduce", "chen2022/fig1", "--seeds", "1.5"], "--seeds"),
+    "reproduce to a folder that cannot be": (["reproduce", "chen2022/fig1", "-o", "file/x"], "cannot be written"),
+    "panels with an argument": (["panels", "chen2022"], "chen2022"),
+    "panels with an unknown option": (["panels", "--jsno"], "--jsno"),
+    "panels beside a broken record": (["panels", "--out", "broken"], "is not a whole record"),
+    "run nothing": (["run"], "RECIPE"),
+    "run a missing file": (["run", "nowhere.toml"], "There is no recipe at 'nowhere.toml'"),
+    "run a folder": (["run", "."], "cannot be read"),
+    "run what is not TOML": (["run", "file"], "is not valid TOML"),
+    "run a recipe with a typo": (["run", "typo.toml"], "network: there is no option 'widht'. Did you mean 'width'?"),
+    "run into a folder that cannot be": (["run", "tiny.toml", "--out", "file/x"], "Results cannot be written to"),
+    "bench an unknown name": (["bench", "nope"], "There is no benchmark called 'nope'"),
+    "bench two names": (["bench", "a", "b"], "b"),
+    "bench with an unknown option": (["bench", "--fast"], "--fast"),
+}
+
+
+@pytest.fixture
+def wrong_files(tmp_path, recipe):
+    (tmp_path / "file").write_text("= nonsense")
+    (tmp_path / "typo.toml").write_text(RECIPE.replace("width", "widht"))
+    (tmp_path / "broken" / "panels").mkdir(parents=True)
+    (tmp_path / "broken" / "panels" / "x.json").write_text("{")
+
+
+@pytest.mark.usefixtures("wrong_files", "made_up")
+@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_call_gets_one_line_and_status_2(call, arguments, words):
+    status, out, err = call(*arguments)
+    assert status == 2
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("unlazy: ")
+    assert words in line
+    assert "Traceback" not in err
+
+
+def test_debug_shows_where(recipe, wrong_files):
+    with pytest.raises(UserError, match="no option 'widht'"):
+        cli.main(["run", "typo.toml", "--debug"])
+    with pytest.raises(cli.cyclopts.CycloptsError):
+        cli.main(["--debug", "reproduce", "chen2022/fig1", "--scale", "huge"])
+
+
+def test_what_should_not_happen_is_one_line_too(call, recipe, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("RESOURCE_EXHAUSTED:\nOut of memory allocating 80000000000000 bytes [/x].")
+
+    monkeypatch.setattr(Lab, "run", fail)
+    status, out, err = call("run", recipe)
+    assert (status, out) == (3, "")
+    (line,) = err.splitlines()
+    assert line.startswith("unlazy: this should not have happened (RuntimeError: RESOURCE_EXHAUSTED: Out of memory")
+    assert "--debug" in line
+    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        cli.main(["run", str(recipe), "--debug"])
+
+
+def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lab, "run", stop)
+    for arguments in (("run", recipe), ("reproduce", "chen2022/fig1"), ("demo",)):
+        assert call(*arguments) == (130, "", "Interrupted.\n")
+
+
+def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
+    look = Journey._look
+
+    def stop(self):
+        look(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "_look", stop)
+    status, out, err = call("run", recipe)
+    assert (status, out) == (130, "")
+    assert err == "'tiny' was interrupted at 0%; the same command goes on from there.\n"
+    store = Lab(tmp_path / "runs").store
+    assert [path.name for path in store.folder.iterdir()] == [store.checkpoint(parse_file(recipe)).name]
+    monkeypatch.setattr(Journey, "_look", look)
+    status, out, _ = call("run", recipe)
+    assert status == 0
+    assert "tiny: finished" in out
+
+
+def parse_file(path):
+    import tomllib
+
+    return parse(tomllib.loads(path.read_text()))
