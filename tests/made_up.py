@@ -1,5 +1,6 @@
 """Results of panels that were never run, and sizes so small that running takes no time."""
 
+import msgspec
 import numpy as np
 import xarray as xr
 
@@ -26,9 +27,14 @@ def random_labels(curve=exponential, status="finished", seeds=3):
     return results
 
 
-def shrink(monkeypatch):
-    """Figures 1 and 5 with 4 and 8 neurons, two n and three looks."""
+def shrink(monkeypatch, flow=None):
+    """Figures 1 and 5 with 4 and 8 neurons, two n and three looks; with another flow, if one compiles faster."""
     sizes = chen2022._Sizes(widths=(4, 8), end=4.0, seeds=1)
     monkeypatch.setattr(chen2022, "_RANDOM_LABELS", {"quick": sizes, "paper": sizes})
     monkeypatch.setattr(chen2022, "_SAMPLES", (20, 40))
     monkeypatch.setattr(chen2022, "_times", lambda end: [0.0, end / 2, end])
+    if flow is not None:
+        recipe = chen2022.RandomLabels.recipe
+        monkeypatch.setattr(
+            chen2022.RandomLabels, "recipe", lambda *given: msgspec.structs.replace(recipe(*given), flow=flow)
+        )

@@ -197,7 +197,7 @@ def test_any_name_can_be_shown(call, tmp_path, monkeypatch, name):
 
 
 def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
-    shrink(monkeypatch)
+    shrink(monkeypatch, flow="descent")
     status, out, err = call("reproduce", "chen2022/fig1", "--json")
     answer = strict_json(out)
     assert err == ""
@@ -300,8 +300,11 @@ WRONG = {
     "reproduce nothing": (["reproduce"], "PANEL"),
     "reproduce an unknown panel": (["reproduce", "chen2022/fgi1"], "Did you mean 'chen2022/fig1'?"),
     "reproduce at an unknown scale": (["reproduce", "chen2022/fig1", "--scale", "huge"], "huge"),
-    "reproduce with no seeds": (["reproduce", "chen2022/fig1", "--seeds", "0"], "at least 1, not 0"),
-    "reproduce with half a seed": (["reproduce", "chen2022/fig1", "--seeds", "1.5"], "--seeds"),
+    "reproduce with no seeds": (
+        ["reproduce", "chen2022/fig1", "--seeds", "0"],
+        "a whole number of at least 1 was wanted, not 0",
+    ),
+    "reproduce with half a seed": (["reproduce", "chen2022/fig1", "--seeds", "1.5"], "at least 1 was wanted, not 1.5"),
     "reproduce to a folder that cannot be": (["reproduce", "chen2022/fig1", "-o", "file/x"], "cannot be written"),
     "panels with an argument": (["panels", "chen2022"], "chen2022"),
     "panels with an unknown option": (["panels", "--jsno"], "--jsno"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -33,6 +33,14 @@ app = cyclopts.App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,  # what an interrupted run says is said in `main`
 )
+
+
+def _count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
+    text = tokens[0].value
+    if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would make 2 of 1.5
+        raise UserError(f"a whole number of at least 1 was wanted, not {text}.")
+    return int(text)
+
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
@@ -74,7 +82,7 @@ def reproduce(
     /,
     *,
     scale: Literal["quick", "paper"] = "quick",
-    seeds: int | None = None,
+    seeds: Annotated[int | None, Parameter(converter=_count)] = None,
     out: Out = Path("runs"),
     fresh: Fresh = False,
     json: Json = False,
@@ -98,8 +106,6 @@ def reproduce(
     json
         Print one JSON object a panel instead of a table.
     """
-    if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds counts runs, so at least 1, not {seeds}.")
     _begin()
     from unlazy.papers import choose
     from unlazy.report import reproduce as run

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -89,9 +90,8 @@ def test_recipes_are_good(panel, scale):
         panel.run(scale, lab)
     (recipe,) = lab.recipes
     assert isinstance(recipe, Recipe)
-    fields = {name: getattr(recipe, name) for name in recipe.__struct_fields__}
-    fields["network"] = {**recipe.network, "width": 4} if "width" in recipe.network else recipe.network
-    made = bring_to_life(Recipe(**fields | {"seeds": 1}))
+    network = {**recipe.network, "width": 4} if "width" in recipe.network else recipe.network
+    made = bring_to_life(msgspec.structs.replace(recipe, network=network, seeds=1))
     assert made.probes
     assert recipe.digest
 

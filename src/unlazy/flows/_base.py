@@ -29,8 +29,8 @@ class Flow(eqx.Module):
         """Refuse settings that cannot work, in one sentence, before any time is spent."""
 
     @abc.abstractmethod
-    def model(self, network: Network) -> Network:
-        """Give the network that is trained in place of ``network``: itself, or a model of it."""
+    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
+        """Give what is trained in place of ``network``, and data as it sees them: frozen work is done here, once."""
 
     @abc.abstractmethod
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -262,11 +262,7 @@ def _batched(function: Callable, batching: Batching) -> Callable:
 
 @eqx.filter_jit
 def _on(flow: Flow, network: Network, data: Dataset, batching: Batching) -> tuple[Network, Dataset]:
-    def ready(network: Network, data: Dataset) -> tuple[Network, Dataset]:
-        network, data = network.on(data)
-        return flow.model(network), data
-
-    return _batched(ready, batching)(network, data)
+    return _batched(flow.prepare, batching)(network, data)
 
 
 @eqx.filter_jit

@@ -16,9 +16,9 @@ from unlazy._types import PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
-from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
+from unlazy.flows.optimisers import Constant, Momentum, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, divide, trained_rates
+from unlazy.networks import Coordinates, Network, divide, prepare, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -39,8 +39,9 @@ class Descent(Flow):
     Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
     the gradient flow of the same t. R multiplies the optimiser's direction, as a parameter group's learning rate does
     elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of
-    ``batch``; the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the
-    optimiser sees it, ``clip_sample`` that of each sample's gradient before they are averaged.
+    ``batch``; the loss is reduced over the batch. Gram coordinates are those of `GradientFlow`. ``clip_norm`` bounds
+    the norm of the whole gradient before the optimiser sees it, ``clip_sample`` that of each sample's gradient before
+    they are averaged.
     """
 
     loss: Loss = Squared()
@@ -50,6 +51,7 @@ class Descent(Flow):
     batch: int | None = eqx.field(static=True, default=None)
     clip_norm: float | None = eqx.field(static=True, default=None)
     clip_sample: float | None = eqx.field(static=True, default=None)
+    coordinates: Coordinates = eqx.field(static=True, default="weights")
 
     def check(self, network: Network, data: Dataset) -> None:
         """Learning rate, batch and clips must be positive."""
@@ -62,9 +64,16 @@ class Descent(Flow):
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {bound:g}.")
 
-    def model(self, network: Network) -> Network:
-        """Train the network itself."""
-        return network
+        clipped = self.clip_norm is not None or self.clip_sample is not None
+        if self.coordinates == "gram" and (clipped or not isinstance(self.optimiser, Plain | Momentum)):
+            raise UserError(
+                "Gram coordinates are exact for plain descent and momentum only: what looks at the size of a gradient "
+                '(Adam, clipping) needs coordinates = "weights".'
+            )
+
+    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
+        """Train the network itself, in the coordinates chosen."""
+        return prepare(network, data, self.coordinates)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""

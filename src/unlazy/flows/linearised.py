@@ -44,9 +44,10 @@ class Linearised(Flow):
                 "run GradientFlow on TangentModel(network) instead."
             )
 
-    def model(self, network: Network) -> Network:
-        """Train the linearisation."""
-        return TangentModel(network)
+    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
+        """Train the linearisation, in weights."""
+        network, data = network.on(data)
+        return TangentModel(network), data
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count time itself."""

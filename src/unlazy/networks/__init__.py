@@ -5,6 +5,7 @@ Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both o
 """
 
 from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel, trained_rates
+from unlazy.networks._dual import Coordinates, Dual, dual, prepare
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.scalings import (
     FirstNodes,
@@ -22,6 +23,8 @@ from unlazy.networks.two_layer import TwoLayer
 
 __all__ = [
     "Anchored",
+    "Coordinates",
+    "Dual",
     "Embedding",
     "FirstNodes",
     "GivenNodes",
@@ -38,10 +41,12 @@ __all__ = [
     "altered",
     "asymmetrical",
     "divide",
+    "dual",
     "frozen_rates",
     "jacobian_kernel",
     "mean_field",
     "multilayer_mean_field",
     "ntk",
+    "prepare",
     "trained_rates",
 ]

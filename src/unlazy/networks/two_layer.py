@@ -97,7 +97,7 @@ class TwoLayer(Network):
 
     def __call__(self, x: Inputs) -> Outputs:
         """Σ_j s_j a_j σ(h_j(x))."""
-        return self.activation(self._features(x)[1]) @ self._readout()
+        return self.activation(self.features(x)[1]) @ self._readout()
 
     def _readout(self) -> Float[Array, "m *k"]:
         return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1)) * self.a
@@ -113,7 +113,8 @@ class TwoLayer(Network):
             )
         return self.w
 
-    def _features(self, x: Inputs) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
+    def features(self, x: Inputs) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
+        """Φ(x) and h(x), with an error that names what does not fit."""
         if x.ndim != 2:
             raise UserError(
                 f"This network takes one vector a sample, not an array of shape {x.shape[1:]}: use data.flat()."
@@ -125,7 +126,7 @@ class TwoLayer(Network):
 
     def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
         """h_j(x) of the one hidden layer."""
-        return {"hidden": self._features(x)[1]}
+        return {"hidden": self.features(x)[1]}
 
     def rates(self) -> PyTree:
         """m^rate D^feature_rate for w; m^rate for the read-out where it is trained."""
@@ -141,7 +142,7 @@ class TwoLayer(Network):
         """Send the data through the embedding once; an infinite one first becomes exact on these points."""
         if isinstance(self.embedding, Identity | Precomputed):
             return self, data
-        network = self if self.w is not None else self._anchor(data)
+        network = self.anchored(data)
         features = eqx.tree_at(
             lambda d: (d.x, d.x_test),
             data,
@@ -150,7 +151,10 @@ class TwoLayer(Network):
         )
         return altered(network, embedding=Precomputed(network.embedding)), features
 
-    def _anchor(self, data: Dataset) -> TwoLayer:
+    def anchored(self, data: Dataset) -> TwoLayer:
+        """Make an infinite embedding exact on the points of ``data``; a finite one stays as it is."""
+        if self.w is not None:
+            return self
         # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
         # spread² G, and moves by movement·G. Both factors are the D -> inf limits of the scaling.
         spread, movement = self.scaling.spread(math.inf), self.scaling.movement(math.inf)
@@ -189,9 +193,15 @@ class TwoLayer(Network):
 
         Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
         """
-        (phi_x, h_x), (phi_z, h_z) = self._features(x), self._features(z)
+        (phi_x, h_x), (phi_z, h_z) = self.features(x), self.features(z)
+        return self.kernel_of(self._factor() ** 2 * (phi_x @ phi_z.T), h_x, h_z)
+
+    def kernel_of(
+        self, gram: Float[Array, "n p"], h_x: Float[Array, "n m"], h_z: Float[Array, "p m"]
+    ) -> Float[Array, "..."]:
+        """Θ from the kernel e² Φ(x)·Φ(z) of the features and the pre-activations, wherever those come from."""
         rates = self.rates()
-        gram = rates.w * self._factor() ** 2 * (phi_x @ phi_z.T)
+        gram = rates.w * gram
         slope_x, slope_z = self.activation.derivative(h_x), self.activation.derivative(h_z)
         readout = self._readout()
         if readout.ndim == 1:

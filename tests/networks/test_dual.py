@@ -1,0 +1,86 @@
+"""Gram coordinates are the same network and the same flow: only rounding tells them from weights."""
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import pytest
+
+from close import close
+from unlazy._errors import UserError
+from unlazy.data import Dataset
+from unlazy.flows import Adam, Descent, GradientFlow, Momentum
+from unlazy.networks import TangentModel, TwoLayer, dual
+from unlazy.probes import FeatureMovement, Kernel, TestOutputs, TrainOutputs, WeightMovement
+
+EXAMPLES = TwoLayer.examples(key=jax.random.key(8))
+contract = pytest.mark.parametrize(("network", "data"), EXAMPLES)
+HEUN = diffrax.Heun()
+CASES = [(lambda c: GradientFlow(step=0.25, solver=HEUN, coordinates=c), *example) for example in EXAMPLES] + [
+    (lambda c: Descent(rate=0.1, optimiser=Momentum(0.5), coordinates=c), *EXAMPLES[0]),
+    (lambda c: Descent(rate=0.1, batch=3, coordinates=c), *EXAMPLES[4]),
+]
+
+
+@contract
+def test_the_start_is_the_same(network, data):
+    weights, features = network.on(data)
+    gram, samples = dual(network, data)
+    close(gram(samples.x), weights(features.x), rel=1e-10, abs=1e-12)
+    close(gram.hidden(samples.x)["hidden"], weights.hidden(features.x)["hidden"], rel=1e-9, abs=1e-11)
+    close(
+        gram.tangent_kernel(samples.x, samples.x),
+        weights.tangent_kernel(features.x, features.x),
+        rel=1e-9,
+        abs=1e-11,
+    )
+    if data.x_test is not None:
+        close(gram(samples.x_test), weights(features.x_test), rel=1e-9, abs=1e-11)
+        close(
+            gram.tangent_kernel(samples.x_test, samples.x_test),
+            weights.tangent_kernel(features.x_test, features.x_test),
+            rel=1e-8,
+            abs=1e-10,
+        )
+
+
+@pytest.mark.parametrize(("flow", "network", "data"), CASES)
+def test_every_step_is_the_same(flow, network, data):
+    probes = [TrainOutputs(), FeatureMovement(), WeightMovement(), Kernel()]
+    probes += [TestOutputs()] if data.x_test is not None else []
+    weights, gram = (flow(c)(network, data, [0.5, 2.0], probes) for c in ("weights", "gram"))
+    for here, there in zip(jax.tree.leaves(gram.seen), jax.tree.leaves(weights.seen), strict=True):
+        close(here, there, rel=1e-8, abs=1e-10)
+    close(gram.final(data.x), weights.final(data.x), rel=1e-7, abs=1e-9)  # and back in weights
+    assert isinstance(gram.final, TwoLayer)
+
+
+def test_the_controlled_flow_agrees_to_its_tolerance():
+    network, data = EXAMPLES[0]
+    runs = [
+        GradientFlow(rtol=1e-11, atol=1e-12, coordinates=c)(network, data, [20.0], [TestOutputs()])
+        for c in ("weights", "gram")
+    ]
+    close(runs[1].seen["test-outputs"], runs[0].seen["test-outputs"], rel=1e-9, abs=1e-10)
+
+
+def test_more_points_than_features_and_repeated_points():
+    keys = jax.random.split(jax.random.key(0))
+    x = jnp.repeat(jax.random.normal(keys[0], (9, 2)), 2, axis=0)
+    data = Dataset(x, jax.random.normal(keys[1], (18,)))
+    network = TwoLayer(6, 2, key=keys[0])
+    weights, gram = (
+        GradientFlow(step=0.25, solver=HEUN, coordinates=c)(network, data, [5.0]) for c in ("weights", "gram")
+    )
+    close(gram.final.w, weights.final.w, rel=1e-9, abs=1e-11)
+
+
+def test_what_gram_coordinates_cannot_do_is_refused():
+    network, data = EXAMPLES[0]
+    with pytest.raises(UserError, match="exact for plain descent and momentum only"):
+        Descent(optimiser=Adam(), coordinates="gram")(network, data, [1.0])
+    with pytest.raises(UserError, match="exact for plain descent and momentum only"):
+        Descent(clip_norm=1.0, coordinates="gram")(network, data, [1.0])
+    with pytest.raises(UserError, match="TangentModel stays in weights"):
+        GradientFlow(coordinates="gram")(TangentModel(network), data, [1.0])
+    with pytest.raises(UserError, match="permute before"):
+        dual(network, data)[0].permute("hidden", jnp.arange(8))
