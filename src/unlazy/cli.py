@@ -300,11 +300,12 @@ def _print_records(done: list[Record], json: bool) -> None:
     for record in done:
         for index, claim in enumerate(record.claims):
             mark = Text("holds", style="green") if claim.holds else Text("does not hold", style="bold red")
-            rows.append([record.panel if index == 0 else "", mark, claim.text, claim.measured])
+            rows.append(
+                [f"{record.panel}\n{record.seconds:.0f} s" if index == 0 else "", mark, claim.text, claim.measured]
+            )
     _print_table(["panel", "", "claim", "measured"], rows)
     held = sum(claim.holds for record in done for claim in record.claims)
-    total, seconds = sum(len(record.claims) for record in done), sum(record.seconds for record in done)
-    print(f"{held} of {total} claims hold; the runs took {seconds:.0f} s.")
+    print(f"{held} of {sum(len(record.claims) for record in done)} claims hold.")
 
 
 def main(arguments: list[str] | None = None) -> None:

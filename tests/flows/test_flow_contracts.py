@@ -12,7 +12,7 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent, Flow, GradientFlow, Momentum, Status
 from unlazy.networks import RandomLayers, TwoLayer, divide
-from unlazy.probes import TrainLoss
+from unlazy.probes import TestLoss, TrainLoss
 
 MEMBERS = members(flows, Flow)
 CASES = {name: flow() for name, flow in MEMBERS.items()} | {
@@ -170,3 +170,14 @@ def test_a_journey_is_saved_and_loaded(flow, network, data, tmp_path):
     wider = TwoLayer(13, 3, embedding=RandomLayers((9,)), key=jax.random.key(1))
     with pytest.raises(UserError, match="belongs to another run"):
         flows.Journey.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
+
+
+def test_a_probe_that_cannot_look_is_noticed_before_the_run(network, data):
+    without_test = Dataset(data.x, data.y)
+    with pytest.raises(UserError, match="has no test set"):
+        Descent(rate=1e-6)(network, without_test, [1e6], [TestLoss()])
+
+
+def test_a_step_limit_that_fits_no_counter_is_refused():
+    with pytest.raises(UserError, match="between 1 and 2147483647"):
+        GradientFlow(max_steps=10**12)

@@ -160,7 +160,6 @@ def interrupted(folder, recipe):
     return Lab(folder).store.checkpoint(recipe)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # np.load leaves a broken archive open
 def test_a_broken_checkpoint_is_named(tmp_path, recipe):
     checkpoint = interrupted(tmp_path, recipe)
     whole = checkpoint.read_bytes()

@@ -215,7 +215,7 @@ def test_the_report_says_it_all(tmp_path):
     done = [kept(tmp_path, title="First"), kept(tmp_path, title="Second", holds=False)]
     page = Page(write_report(done, tmp_path / "report.html"))
     assert "1 of 2 claims hold" in page.text
-    assert "over 2 panels, 24 s of computing" in page.text
+    assert "over 2 panels." in page.text
     assert page.tags.count("svg") == 2
     for words in ("First", "Second", "made2099/fig1 at quick scale: small", "Made up.", "it falls", "versions: unlazy"):
         assert words in page.text

@@ -55,6 +55,7 @@ class Journey:
             raise UserError(f"The interrupted run was on its way to t = {place.target:g}: ask for that time first.")
         counts, reached = flow.plan(np.concatenate([[place.target], self.asked]))
         self.amounts, self.reached = np.diff(counts), reached[1:]
+        self.look = self._shape_of_a_look()  # a probe that cannot look is noticed now, not when its time comes
         self.looks: list[dict[str, PyTree]] = []
         self.seconds = 0.0
         self.interrupted = False
@@ -147,6 +148,18 @@ class Journey:
         )
         self.looks.append(jax.tree.map(np.asarray, look))
 
+    def _shape_of_a_look(self) -> dict[str, PyTree]:
+        place = self.place
+        return jax.eval_shape(
+            lambda now, first, frozen, data: _observe(
+                self.probes, now, first, frozen, data, self.flow.loss, self.batching
+            ),
+            place.state.trained,
+            place.first,
+            place.frozen,
+            place.data,
+        )
+
     def trajectories(self) -> list[Trajectory]:
         """Give what has been seen so far, a trajectory for each run."""
         if self.batching == "one":
@@ -188,17 +201,9 @@ class Journey:
 
     def load(self, path: Path) -> Journey:
         """Stand where `save` left off; the journey must have been begun in the same way."""
-        with np.load(path) as file:
+        with open(path, "rb") as opened, np.load(opened) as file:
             head, *saved = (file[f"arr_{index}"] for index in range(len(file.files)))
-        place = self.place
-        look = jax.eval_shape(
-            lambda s, f, t, d: _observe(self.probes, s, f, t, d, self.flow.loss, self.batching),
-            place.state.trained,
-            place.first,
-            place.frozen,
-            place.data,
-        )
-        leaves, structure = jax.tree.flatten((place.state, [look] * int(head[0])))
+        leaves, structure = jax.tree.flatten((self.state, [self.look] * int(head[0])))
         if [leaf.shape for leaf in map(_plain_shape, leaves)] != [leaf.shape for leaf in saved]:
             raise UserError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
         state, self.looks = jax.tree.unflatten(structure, [_like(*pair) for pair in zip(leaves, saved, strict=True)])

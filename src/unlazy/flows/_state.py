@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from unlazy._errors import UserError
 from unlazy._types import PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -127,4 +128,7 @@ def number_or_none(value: float | None) -> np.ndarray | None:
 
 def count(value: int) -> np.ndarray:
     """Keep a whole number as an array."""
+    most = np.iinfo(np.int32).max
+    if not 1 <= value <= most:
+        raise UserError(f"A number of steps lies between 1 and {most}, so {value} does not.")
     return np.asarray(value, np.int32)

@@ -28,7 +28,6 @@ def write_report(records: Sequence[Record], path: Path) -> Path:
         figures=[Markup(_own_ids(record.figure, f"p{i}")) for i, record in enumerate(records)],
         held=sum(claim.holds for claim in claims),
         total=len(claims),
-        seconds=sum(record.seconds for record in records),
     )
     if path.is_dir():
         raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
