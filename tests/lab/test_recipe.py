@@ -400,7 +400,7 @@ WRONG = {
     "inputs, which the data give": ({"network": {**LAYER, "inputs": 3}}, "network: there is no option 'inputs'."),
     "a number that its array cannot hold": (
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
-        "flow: these options do not work: Python integer 1000000000000 out of bounds",
+        "flow: A number of steps lies between 1 and 2147483647",
     ),
     "a value that a member refuses": ({"data": {"kind": "random-labels", "n": -3}}, "data: n = -3 is too small"),
     "a value that a nested member refuses": (
