@@ -52,11 +52,17 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) ->
         seconds=sum(float(run.attrs["seconds"]) for run in results.values()),
         claims=panel.claims(results),
         recipes={label: str(run.attrs["recipe"]) for label, run in results.items()},
-        made_by=provenance(),
+        made_by=_made_by(results),
         figure=_svg(panel, results),
     )
     _write(record, lab.store.folder)
     return record
+
+
+def _made_by(results: Results) -> dict[str, str]:
+    """Say what made the runs, which may have been stored long ago; of several, the first."""
+    attributes = next(iter(results.values())).attrs
+    return {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
 
 
 def _svg(panel: Panel, results: Results) -> str:
