@@ -10,12 +10,13 @@ from unlazy import flows
 from unlazy._catalogue import members
 from unlazy._errors import UserError
 from unlazy.data import Dataset
-from unlazy.flows import Adam, Descent, Flow, GradientFlow, Momentum, Status
+from unlazy.flows import Adam, Descent, Exponential, Flow, GradientFlow, Momentum, Status
 from unlazy.networks import RandomLayers, TwoLayer, divide
 from unlazy.probes import TestLoss, TrainLoss
 
 MEMBERS = members(flows, Flow)
 CASES = {name: flow() for name, flow in MEMBERS.items()} | {
+    "exponential": Exponential(tolerance=1e-8),  # tight enough for the comparison of runs that stop in other places
     "descent-momentum": Descent(rate=0.5, optimiser=Momentum(0.9)),
     "descent-adam-minibatch": Descent(rate=0.01, optimiser=Adam(), batch=3),
 }

@@ -4,6 +4,7 @@ from unlazy.flows._base import Flow
 from unlazy.flows._journey import Journey
 from unlazy.flows._state import State, Status, Trajectory, gradient, velocity
 from unlazy.flows.descent import Descent
+from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
 from unlazy.flows.linearised import Linearised
 from unlazy.flows.optimisers import Adam, Constant, Cosine, Momentum, Optimiser, Plain, Schedule, StepDecay, Transform
@@ -13,6 +14,7 @@ __all__ = [
     "Constant",
     "Cosine",
     "Descent",
+    "Exponential",
     "Flow",
     "GradientFlow",
     "Journey",
