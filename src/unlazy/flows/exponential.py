@@ -9,12 +9,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
-from unlazy._types import PRNGKey, PyTree, Scalar
+from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow
-from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, scaled
+from unlazy.flows._decay import Decay, response
+from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Coordinates, Network, TwoLayer, divide, prepare, trained_rates
+from unlazy.networks import Coordinates, Network, TwoLayer, divide, prepare
 
 _GROWTH, _SHRINK, _SAFETY = 5.0, 0.2, 0.9
 
@@ -76,7 +77,7 @@ class Exponential(Flow):
         """Choose a first step well below the fastest time scale."""
         trained = divide(network)[0]
         f = network(data.x)
-        largest = _Decay(network, data, self.loss).rates[-1]
+        largest = Decay(network, data, self.loss).rates[-1]
         first = 0.1 / jnp.maximum(largest, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
         memory = Memory(jnp.asarray(first, f.dtype), jnp.sqrt(jnp.mean(jnp.square(data.y))))
         zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
@@ -94,11 +95,12 @@ class Exponential(Flow):
             size = jnp.minimum(s.memory.step, s.left)
             clipped = size < s.memory.step
             here = eqx.combine(s.trained, frozen)
-            start = _Decay(here, data, self.loss)
-            middle = eqx.combine(start.move(s.trained, start.residual, size / 2), frozen)
-            decay = _Decay(middle, data, self.loss)
-            moved = decay.move(s.trained, start.residual, size)
-            error = _defect(here, eqx.combine(moved, frozen), decay, start.residual, size, data)
+            residual, start = here(data.x) - data.y, Decay(here, data, self.loss)
+            half = _moved(s.trained, here, data, start.signal(residual, size / 2))
+            middle = eqx.combine(half, frozen)
+            signal = Decay(middle, data, self.loss).signal(residual, size)
+            moved = _moved(s.trained, middle, data, signal)
+            error = _defect(here, middle, eqx.combine(moved, frozen), signal, data)
             good = finite(moved, error)
             if self.step is None:
                 ratio = error / (jnp.asarray(self.tolerance, error.dtype) * s.memory.scale)
@@ -121,43 +123,14 @@ class Exponential(Flow):
         return jax.lax.while_loop(going, body, state)
 
 
-class _Decay:
-    """The linear flow r' = -Θ Ω r of the residual at one place, in the eigenbasis of Ω^½ Θ Ω^½."""
-
-    def __init__(self, network: Network, data: Dataset, loss: Loss) -> None:
-        f = network(data.x)
-        self.network, self.data, self.residual = network, data, f - data.y
-        # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
-        self.loading = jnp.sqrt(loss.slope(jnp.ones_like(f), jnp.zeros_like(f), data.weight)).reshape(-1)
-        kernel = network.tangent_kernel(data.x, data.x).reshape(f.size, f.size)
-        values, self.modes = jnp.linalg.eigh(self.loading[:, None] * kernel * self.loading[None, :])
-        self.rates = jnp.maximum(values, 0.0)
-
-    def signal(self, residual: Array, time: Scalar) -> Array:
-        """Ω ∫_0^t exp(-Θ Ω s) r ds, from t φ(λ t) mode by mode, without dividing by a zero eigenvalue."""
-        exponent = self.rates * time
-        safe = jnp.where(exponent > 0, exponent, 1.0)
-        integral = time * jnp.where(exponent > 0, -jnp.expm1(-safe) / safe, 1.0)
-        modes = self.modes.T @ (self.loading * residual.reshape(-1))
-        return (self.loading * (self.modes @ (integral * modes))).reshape(residual.shape)
-
-    def move(self, trained: PyTree, residual: Array, time: Scalar) -> PyTree:
-        """θ - R J^T Ω ∫ r ds, with the Jacobian from here."""
-        centre, fixed = divide(self.network)
-        _, pull = jax.vjp(lambda leaves: eqx.combine(leaves, fixed)(self.data.x), centre)
-        change = scaled(pull(self.signal(residual, time))[0], trained_rates(self.network), -1.0)
-        return jax.tree.map(jnp.add, trained, change)
+def _moved(trained: PyTree, network: Network, data: Dataset, signal: Outputs) -> PyTree:
+    return jax.tree.map(jnp.add, trained, response(network, data, signal))
 
 
-def _defect(
-    here: Network, there: Network, decay: _Decay, residual: Array, time: Scalar, data: Dataset
-) -> Float[Array, ""]:
-    """Root mean square, over all inputs, of what the frozen kernel did not foresee in the outputs."""
-    signal = decay.signal(residual, time)
-    sets = [data.x] if data.x_test is None else [data.x, data.x_test]
+def _defect(here: Network, middle: Network, there: Network, signal: Outputs, data: Dataset) -> Float[Array, ""]:
+    """Root mean square, over all inputs, of what the kernel at the middle did not foresee in the outputs."""
     misses = []
-    for x in sets:
-        kernel = decay.network.tangent_kernel(x, data.x).reshape(-1, signal.size)
-        change = (there(x) - here(x)).reshape(-1)
-        misses.append(change + kernel @ signal.reshape(-1))
+    for x in [data.x] if data.x_test is None else [data.x, data.x_test]:
+        kernel = middle.tangent_kernel(x, data.x).reshape(-1, signal.size)
+        misses.append((there(x) - here(x)).reshape(-1) + kernel @ signal.reshape(-1))
     return jnp.sqrt(jnp.mean(jnp.square(jnp.concatenate(misses))))

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from unlazy._errors import UserError
-from unlazy._types import PRNGKey, PyTree
+from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow
-from unlazy.flows._state import State, Status, code, finite, scaled
+from unlazy.flows._decay import Decay, response
+from unlazy.flows._state import State, Status, code, finite
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, TangentModel, altered, divide, trained_rates
+from unlazy.networks import Network, TangentModel, altered, divide
 
 
 class Memory(eqx.Module):
-    """The eigenbasis in which the residual decays, and the clock."""
+    """The clock, the residual at t = 0, and how it decays."""
 
-    clock: Array
-    rates: Float[Array, " nk"]
-    modes: Float[Array, "nk nk"]
-    residual: Float[Array, " nk"]  # at t = 0, in the eigenbasis
-    loading: Float[Array, " nk"]  # sqrt(dL/df per unit residual), sample by sample
+    clock: Scalar
+    residual: Outputs
+    decay: Decay
 
 
 class Linearised(Flow):
@@ -56,30 +54,17 @@ class Linearised(Flow):
     def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
         """Decompose the kernel at the start."""
         assert isinstance(network, TangentModel)
-        f = network(data.x)
-        # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
-        loading = jnp.sqrt(self.loss.slope(jnp.ones_like(f), jnp.zeros_like(f), data.weight)).reshape(-1)
-        kernel = network.tangent_kernel(data.x, data.x).reshape(f.size, f.size)
-        values, modes = jnp.linalg.eigh(loading[:, None] * kernel * loading[None, :])
-        residual = modes.T @ (loading * (f - data.y).reshape(-1))
+        residual = network(data.x) - data.y
         trained, count = divide(network)[0], jnp.zeros((), jnp.int32)
-        zero = jnp.zeros((), f.dtype)
-        memory = Memory(zero, jnp.maximum(values, 0.0), modes, residual, loading)
-        good = finite(trained, values, residual)
-        return State(trained, memory, zero, count, count, jnp.where(good, 0, code(Status.not_finite)))
+        memory = Memory(jnp.zeros((), residual.dtype), residual, Decay(network, data, self.loss))
+        good = finite(trained, memory)
+        return State(trained, memory, memory.clock, count, count, jnp.where(good, 0, code(Status.not_finite)))
 
     def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
         """Jump to the next time."""
         memory, network = state.memory, eqx.combine(state.trained, frozen)
         clock = memory.clock + state.left
-        # ∫_0^t exp(-λ s) ds = t φ(λ t), without dividing by a zero eigenvalue.
-        exponent = memory.rates * clock
-        safe = jnp.where(exponent > 0, exponent, 1.0)
-        integral = clock * jnp.where(exponent > 0, -jnp.expm1(-safe) / safe, 1.0)
-        signal = memory.loading * (memory.modes @ (integral * memory.residual))
-        centre, fixed = divide(network.centre)
-        value, pull = jax.vjp(lambda leaves: eqx.combine(leaves, fixed)(data.x), centre)
-        displacement = scaled(pull(signal.reshape(value.shape))[0], trained_rates(network.centre), -1.0)
+        displacement = response(network.centre, data, memory.decay.signal(memory.residual, clock))
         trained = divide(altered(network, displacement=displacement))[0]
         moved = eqx.tree_at(lambda m: m.clock, memory, clock)
         return State(trained, moved, jnp.zeros_like(state.left), state.steps + 1, state.rejected, state.code)
