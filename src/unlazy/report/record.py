@@ -14,7 +14,7 @@ from unlazy.papers import Claim, Panel, Results, Scale
 from unlazy.papers._figure import STYLE
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A panel that was run."""
 
     panel: str
@@ -26,7 +26,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     claims: list[Claim]
     recipes: dict[str, str]  # the recipe of every run, by label
     made_by: dict[str, str]
-    figure: str  # SVG
+    figure: str = ""  # SVG, kept in a file of its own
 
     @property
     def holds(self) -> bool:
@@ -83,7 +83,7 @@ def _write(record: Record, folder: Path) -> None:
         base.parent.mkdir(parents=True, exist_ok=True)
         for suffix, content in (
             (".svg", record.figure.encode()),
-            (".json", msgspec.json.format(msgspec.json.encode(record))),
+            (".json", msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(record, figure="")))),
         ):
             with written_whole(base.with_name(base.name + suffix)) as temporary:
                 temporary.write_bytes(content)
@@ -97,7 +97,9 @@ def records(folder: Path) -> list[Record]:
     found = []
     for path in sorted((folder / "panels").glob("*.json")):
         try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Record))
+            record = msgspec.json.decode(path.read_bytes(), type=Record)
+            figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
+            found.append(msgspec.structs.replace(record, figure=figure))
         except (msgspec.DecodeError, OSError) as error:
             raise UserError(
                 f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
