@@ -152,8 +152,8 @@ def test_a_recipe_is_run_and_kept(call, recipe, tmp_path, monkeypatch):
 
 
 def result(**attrs):
-    attrs = {"finished": 1, "status": "finished", "seconds": 1.0, "recipe": "{}"} | attrs
-    return xr.Dataset({"a": (("seed", "time"), np.array([[1.0, np.nan]]))}, attrs=attrs)
+    attrs = {"finished": 1, "status": "finished", "seconds": 1.0, "recipe": "{}", "written": "today"} | attrs
+    return xr.Dataset({"a": (("seed", "time"), np.array([[1.0, np.nan]]))}, coords={"time": [0.0, 2.0]}, attrs=attrs)
 
 
 def test_json_has_no_nan(call, recipe, monkeypatch):
@@ -168,6 +168,7 @@ def test_a_run_that_ends_early_has_status_1(call, recipe, monkeypatch):
     status, out, _ = call("run", recipe)
     assert status == 1
     assert "tiny: diverged, finished, 1.0 s" in out
+    assert "tiny stopped at t = 2: The loss rose above" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", ["[/red] [bold]", "[link=x]y", "\\\\[", "a\\nb", "ü ½ σ", "x" * 3000])
@@ -311,7 +312,7 @@ WRONG = {
     "panels beside a broken record": (["panels", "--out", "broken"], "is not a whole record"),
     "run nothing": (["run"], "RECIPE"),
     "run a missing file": (["run", "nowhere.toml"], "There is no recipe at 'nowhere.toml'"),
-    "run a folder": (["run", "."], "cannot be read"),
+    "run a folder": (["run", "."], "There is no recipe at '.'"),
     "run what is not TOML": (["run", "file"], "is not valid TOML"),
     "run a recipe with a typo": (["run", "typo.toml"], "network: there is no option 'widht'. Did you mean 'width'?"),
     "run into a folder that cannot be": (["run", "tiny.toml", "--out", "file/x"], "Results cannot be written to"),

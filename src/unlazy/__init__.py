@@ -29,11 +29,13 @@ _HOMES = {
     "Zipf": "unlazy.networks",
     "GradientFlow": "unlazy.flows",
     "Descent": "unlazy.flows",
+    "Exponential": "unlazy.flows",
     "Linearised": "unlazy.flows",
     "Trajectory": "unlazy.flows",
     "Status": "unlazy.flows",
     "Squared": "unlazy.losses",
     "CrossEntropy": "unlazy.losses",
+    "Logistic": "unlazy.losses",
     "TrainLoss": "unlazy.probes",
     "TestLoss": "unlazy.probes",
     "FeatureMovement": "unlazy.probes",
@@ -48,9 +50,9 @@ if TYPE_CHECKING:
     __version__: str
     from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report, theory
     from unlazy.data import Dataset
-    from unlazy.flows import Descent, GradientFlow, Linearised, Status, Trajectory
+    from unlazy.flows import Descent, Exponential, GradientFlow, Linearised, Status, Trajectory
     from unlazy.lab import Lab, Recipe
-    from unlazy.losses import CrossEntropy, Squared
+    from unlazy.losses import CrossEntropy, Logistic, Squared
     from unlazy.networks import (
         Identity,
         Infinite,
@@ -71,6 +73,7 @@ __all__ = [
     "CrossEntropy",
     "Dataset",
     "Descent",
+    "Exponential",
     "FeatureMovement",
     "GradientFlow",
     "Identity",
@@ -78,6 +81,7 @@ __all__ = [
     "Kernel",
     "Lab",
     "Linearised",
+    "Logistic",
     "Quadratic",
     "RandomLayers",
     "Recipe",

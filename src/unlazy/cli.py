@@ -161,6 +161,8 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
 def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json: Json = False) -> int:
     """Run a recipe (a TOML file) and keep the result as netCDF.
 
+    The exit status is 0 if every seed reached the end, 1 if one did not.
+
     Parameters
     ----------
     recipe
@@ -172,6 +174,9 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
     json
         Print JSON instead of a table.
     """
+    if not recipe.is_file():  # said before the libraries are loaded
+        raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+    from unlazy.flows import Status
     from unlazy.lab import read
 
     wanted = read(recipe)
@@ -186,10 +191,14 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
         finite = {name: value if isfinite(value) else None for name, value in last.items()}  # JSON knows no NaN
         print(json_format.dumps({"run": str(path), "status": status, "seconds": seconds, "last": finite}, indent=2))
     else:
-        _print_table(["probe", "last value (mean)"], [[name, f"{value:.6g}"] for name, value in last.items()])
-        print(
-            f"{wanted.name}: {', '.join(sorted(set(status)))}, {float(result.attrs['seconds']):.1f} s. Kept in {path}"
+        _print_table(
+            ["probe", "last value, mean over seeds and all else"],
+            [[name, f"{value:.6g}"] for name, value in last.items()],
         )
+        for name in sorted(set(status) - {"finished"}):
+            print(f"{wanted.name} stopped at t = {float(result['time'][-1]):g}: {Status[name].value}")
+        seconds, written = float(result.attrs["seconds"]), result.attrs["written"]
+        print(f"{wanted.name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {written} in {path}")
     return _OK if result.attrs["finished"] else _CLAIM_FAILED
 
 
@@ -315,6 +324,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except BrokenPipeError:  # say, piped into head
+        sys.stdout = None
+        sys.exit(_OK)
     except KeyboardInterrupt as stop:
         _end(str(stop) or "Interrupted.", _INTERRUPTED)
     except UserError as error:

@@ -11,11 +11,15 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._errors import UserError
 from unlazy._types import Outputs, Scalar
 
 Reduction = Literal["mean", "sum"]
+
+__all__ = ["CrossEntropy", "Logistic", "Loss", "Squared"]
 
 
 class Loss(eqx.Module):
@@ -26,6 +30,14 @@ class Loss(eqx.Module):
     @abc.abstractmethod
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Cost ℓ(f_i, y_i) of each sample."""
+
+    @abc.abstractmethod
+    def check(self, y: Outputs) -> None:
+        """Refuse targets that this loss is not made for."""
+
+    def __check_init__(self) -> None:
+        if self.reduction not in ("mean", "sum"):
+            raise UserError(f"A loss is reduced by 'mean' or by 'sum', not by '{self.reduction}'.")
 
     def __call__(self, f: Outputs, y: Outputs, weight: Float[Array, " n"] | None = None) -> Scalar:
         """Reduce the costs: Σ_i ω_i ℓ_i, divided by Σ_i ω_i where the reduction is the mean."""
@@ -50,6 +62,9 @@ class Squared(Loss):
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
 
+    def check(self, y: Outputs) -> None:
+        """Any targets will do."""
+
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's output from its target."""
         distance = _per_sample(jnp.square(f - y))
@@ -61,6 +76,11 @@ class Logistic(Loss):
 
     reduction: Reduction = eqx.field(static=True, default="mean")
 
+    def check(self, y: Outputs) -> None:
+        """Labels must be ±1."""
+        if not np.all(np.abs(np.asarray(y)) == 1):
+            raise UserError("The logistic loss needs labels -1 and 1, and these are others: use 2 y - 1 for 0 and 1.")
+
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Logistic cost of each sample, overflow-free."""
         return _per_sample(jax.nn.softplus(-y * f))
@@ -70,6 +90,15 @@ class CrossEntropy(Loss):
     """Cross-entropy ℓ = -Σ_k y_k log softmax(f)_k for one-hot (or soft) labels of shape (n, k)."""
 
     reduction: Reduction = eqx.field(static=True, default="mean")
+
+    def check(self, y: Outputs) -> None:
+        """Each row of labels must be a probability vector over at least two classes."""
+        rows = np.asarray(y)
+        if rows.ndim != 2 or rows.shape[1] < 2 or rows.min() < 0 or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
+            raise UserError(
+                f"The cross-entropy needs one-hot labels of shape (n, k), or rows that sum to 1; targets of shape "
+                f"{rows.shape} with entries from {rows.min():g} to {rows.max():g} are not: use jax.nn.one_hot."
+            )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Cross-entropy of each sample."""

@@ -11,6 +11,8 @@ from unlazy._catalogue import members
 from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent, Exponential, Flow, GradientFlow, Momentum, Status
+from unlazy.flows._journey import named
+from unlazy.losses import CrossEntropy, Logistic
 from unlazy.networks import RandomLayers, TwoLayer, divide
 from unlazy.probes import TestLoss, TrainLoss
 
@@ -182,3 +184,43 @@ def test_a_probe_that_cannot_look_is_noticed_before_the_run(network, data):
 def test_a_step_limit_that_fits_no_counter_is_refused():
     with pytest.raises(UserError, match="between 1 and 2147483647"):
         GradientFlow(max_steps=10**12)
+
+
+def test_targets_that_do_not_fit_the_outputs_are_refused(network, data):
+    column = Dataset(data.x, data.y[:, None])
+    with pytest.raises(UserError, match=r"outputs of shape \(8,\), but the targets .* have shape \(8, 1\)"):
+        Descent()(network, column, [1.0])
+    several = TwoLayer(12, 3, 8, key=jax.random.key(0))  # as many outputs as samples: broadcasting would hide it
+    with pytest.raises(UserError, match=r"outputs of shape \(8, 8\)"):
+        GradientFlow()(several, data, [1.0])
+
+
+def test_targets_that_do_not_fit_the_loss_are_refused(network, data):
+    with pytest.raises(UserError, match="one-hot labels"):
+        Descent(CrossEntropy())(network, data, [1.0])
+    with pytest.raises(UserError, match="labels -1 and 1"):
+        Descent(Logistic())(network, data, [1.0])
+
+
+def test_times_that_fall_on_one_step_are_one_time(network, data):
+    run = Descent(rate=3.0)(network, data, [0.0, 1.0, 2.0, 4.0, 5.0, 9.0], [TrainLoss()])
+    assert run.times.tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert run.stats["steps"] == 3
+    assert len(run.seen["train-loss"]) == 4
+    with pytest.raises(UserError, match="Not one step fits between t = 0 and t = 2"):
+        Descent(rate=1e6)(network, data, [0.0, 1.0, 2.0])
+
+
+def test_what_is_no_probe_list_is_refused(network, data):
+    for probes in (TrainLoss(), [TrainLoss]):
+        with pytest.raises(UserError, match=r"probes=\[TrainLoss\(\)\]"):
+            named(probes)
+
+
+def test_an_unfinished_time_must_be_asked_for_first(network, data):
+    def stop(share, clock):
+        raise KeyboardInterrupt
+
+    part = Descent(rate=1e-4)(network, data, [1.0], progress=stop)
+    with pytest.raises(UserError, match="on its way to t = 1: ask for that time first"):
+        Descent(rate=1e-4).extend(part, [0.5])

@@ -395,9 +395,12 @@ WRONG = {
     ),
     "a key, which the seed makes": (
         {"data": {"kind": "random-labels", "n": 6, "key": 3}},
-        "data: there is no option 'key'",
+        "data: 'key' is filled in from the data and the seed",
     ),
-    "inputs, which the data give": ({"network": {**LAYER, "inputs": 3}}, "network: there is no option 'inputs'."),
+    "inputs, which the data give": (
+        {"network": {**LAYER, "inputs": 3}},
+        "network: 'inputs' is filled in from the data and the seed",
+    ),
     "a number that its array cannot hold": (
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
         "flow: A number of steps lies between 1 and 2147483647",

@@ -49,12 +49,20 @@ class Journey:
         self.flow, self.place = flow, place
         self.batching: Batching = batching
         self.probes = named(probes)
-        self.asked = _checked_times(times, place.target)
         # A run that was interrupted between two times first has to reach the one it was heading for.
-        if bool(jnp.any(place.state.left > 0)) and self.asked[0] != place.target:
+        underway = bool(jnp.any(place.state.left > 0))
+        if underway and np.size(times) and np.ravel(times)[0] != place.target:
             raise UserError(f"The interrupted run was on its way to t = {place.target:g}: ask for that time first.")
-        counts, reached = flow.plan(np.concatenate([[place.target], self.asked]))
-        self.amounts, self.reached = np.diff(counts), reached[1:]
+        asked = _checked_times(times, place.target)
+        counts, reached = flow.plan(np.concatenate([[place.target], asked]))
+        amounts = np.diff(counts)
+        if asked[-1] > place.target and amounts.sum() == 0 and not underway:
+            raise UserError(
+                f"Not one step fits between t = {place.target:g} and t = {asked[-1]:g}: take smaller steps."
+            )
+        # Times that fall on the same step are one time.
+        apart = (amounts > 0) | (np.arange(asked.size) == 0)
+        self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
         self.look = self._shape_of_a_look()  # a probe that cannot look is noticed now, not when its time comes
         self.looks: list[dict[str, PyTree]] = []
         self.seconds = 0.0
@@ -76,8 +84,7 @@ class Journey:
                 f"{len(networks)} networks need as many data sets and keys, not {len(data)} and {len(keys)}."
             )
         for network, one in zip(networks, data, strict=True):
-            one.check()
-            flow.check(network, one)
+            _fit(flow, network, one)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
         batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
         groups: list[Any] = [networks, data, keys]
@@ -213,10 +220,35 @@ class Journey:
         return self
 
 
-def named(probes: Probes) -> dict[str, Observe]:
+def _fit(flow: Flow, network: Network, data: Dataset) -> None:
+    """Refuse a network, data and loss that do not belong together, before any time is spent."""
+    for what, given, wanted in (("network", network, Network), ("data set", data, Dataset), ("loss", flow.loss, Loss)):
+        if not isinstance(given, wanted):
+            raise UserError(f"The {what} is {given!r}, which is no {wanted.__name__}.")
+    data.check()
+    flow.loss.check(data.y)
+    flow.check(network, data)
+
+    def outputs(network: Network, data: Dataset) -> Array:
+        prepared, seen = flow.prepare(network, data)
+        return prepared(seen.x)
+
+    shape = eqx.filter_eval_shape(outputs, network, data).shape
+    if shape != data.y.shape:
+        raise UserError(
+            f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape {data.y.shape}: "
+            "a network without `outputs` wants targets (n,), one with outputs = k wants (n, k)."
+        )
+
+
+def named(probes: Any) -> dict[str, Observe]:
     """Name probes by their class (``TrainLoss`` is seen as ``train-loss``) unless they come with names."""
     if isinstance(probes, Mapping):
         return dict(probes)
+    for probe in [probes] if callable(probes) else probes:
+        if isinstance(probe, type) or callable(probes):
+            name = getattr(probe, "__name__", type(probe).__name__)
+            raise UserError(f"Probes are a list of objects: probes=[{name}()], with brackets and parentheses.")
     names = [kebab(type(probe).__name__) for probe in probes]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

@@ -89,6 +89,11 @@ class Trajectory(eqx.Module):
     status: Status
     place: Place
 
+    def __repr__(self) -> str:
+        seen = ", ".join(self.seen) or "nothing"
+        last = f"{self.times[-1]:g}" if self.times.size else "none"
+        return f"Trajectory({len(self.times)} times, the last {last}; seen: {seen}; {self.status.name}; {self.stats})"
+
 
 def gradient(trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
     """Give the loss and its gradient by the trained parameters only."""

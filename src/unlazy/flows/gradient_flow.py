@@ -35,8 +35,8 @@ class GradientFlow(Flow):
     end exactly on the times asked for, so nothing is interpolated. ``solver`` is any Runge-Kutta method of Diffrax;
     with ``step`` it takes constant steps of that size instead of controlling the error.
 
-    In Gram coordinates a `TwoLayer` network is kept by its coefficients on the training points: the same flow, at 2 m
-    n² operations a gradient instead of 4 m D n. The tolerance then applies to those coefficients.
+    With ``coordinates="gram"`` a `TwoLayer` network is kept by its coefficients on the training points: the same flow,
+    at 2 m n² operations a gradient instead of 4 m D n. The tolerance then applies to those coefficients.
 
     With kinks (ReLU) neurons come to slide along h_j(x) = 0, where no error control on single parameters can take long
     steps: such a run is right but slow. `Descent` well below its stability limit follows the same averages.
@@ -63,7 +63,7 @@ class GradientFlow(Flow):
             )
         if max(rtol, atol) < 8 * eps:
             raise UserError(
-                f"A tolerance of {max(rtol, atol):g} is below the rounding of {data.x.dtype} ({eps:.1g}): "
+                f"rtol = {rtol:g} and atol = {atol:g} are both below the rounding of {data.x.dtype} ({eps:.1g}): "
                 f"try rtol = {64 * eps:.0e} or more, or float64."
             )
 

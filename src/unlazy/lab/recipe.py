@@ -256,6 +256,8 @@ def _arguments(
     arguments = {}
     for option, value in options.items():
         name = option.replace("-", "_")
+        if name in given:
+            raise UserError(f"{where}: '{option}' is filled in from the data and the seed: leave it out.")
         if name not in known:
             raise UserError(f"{where}: there is no option '{option}'. {suggest(option, known)}")
         arguments[name] = _convert(value, hints.get(name, Any), f"{where}.{name}", given)

@@ -149,6 +149,8 @@ def prepare(network: Network, data: Dataset, coordinates: Coordinates) -> tuple[
     """Do the frozen work once, in the coordinates asked for."""
     if coordinates == "weights":
         return network.on(data)
+    if coordinates != "gram":
+        raise UserError(f"Coordinates are 'weights' or 'gram', not '{coordinates}'.")
     if not isinstance(network, TwoLayer):
         raise UserError(f"Gram coordinates are those of a TwoLayer network; {type(network).__name__} stays in weights.")
     return dual(network, data)

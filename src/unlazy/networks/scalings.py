@@ -80,7 +80,11 @@ class Asymmetrical(eqx.Module):
 
 
 class Scaling(eqx.Module):
-    """The exponents of a network's scaling; each well-known one is a line below."""
+    """The exponents of a network's scaling, with m neurons on D features.
+
+    s_j = m^node (or node weights of their own), h_j = D^feature w_j·Φ(x), and w_j learns at m^rate D^feature_rate.
+    The well-known ones are `mean_field`, `ntk`, `multilayer_mean_field` and `asymmetrical`.
+    """
 
     node: float | Asymmetrical = eqx.field(static=True)
     feature: float = eqx.field(static=True, default=-0.5)

@@ -28,7 +28,7 @@ from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, mu
 
 
 class TwoLayer(Network):
-    """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x),  with w trained and a = ±c frozen unless told otherwise.
+    """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x),  with w trained and a = ±c (``readout``) frozen by default.
 
     chen2022 eq. 2-3 and caron2023 eq. 2. The scaling gives s_j, e = D^feature and the learning-rate factor of w. With
     ``outputs`` = k the read-out a is m x k and f has k outputs. A symmetrised network starts from pairs of equal
@@ -62,6 +62,13 @@ class TwoLayer(Network):
     ) -> None:
         if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
             raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
+        for given, wanted, name in (
+            (activation, Activation, "activation=Relu()"),
+            (embedding, Embedding, "embedding=Quadratic()"),
+            (scaling, Scaling, "scaling=ntk"),
+        ):
+            if given is not None and not isinstance(given, wanted):
+                raise UserError(f"{given!r} is no {wanted.__name__}: give an object, say {name}.")
         weight_key, sign_key, embedding_key = jax.random.split(key, 3)
         self.activation = Tanh() if activation is None else activation
         self.embedding = (embedding or Identity()).draw(inputs, self.activation, key=embedding_key)
@@ -117,7 +124,8 @@ class TwoLayer(Network):
         """Φ(x) and h(x), with an error that names what does not fit."""
         if x.ndim != 2:
             raise UserError(
-                f"This network takes one vector a sample, not an array of shape {x.shape[1:]}: use data.flat()."
+                f"This network takes a batch of vectors (n, d), not an array of shape {x.shape}: use data.flat(), or "
+                "x[None] for one sample."
             )
         w, phi = self._trained(), self.embedding(x)
         if phi.shape[1] != w.shape[1]:

@@ -41,9 +41,9 @@ def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0) -> tuple[F
 
 
 def band(axes: Axes, x: np.ndarray, curves: np.ndarray, index: int, label: str, **style: Any) -> None:
-    """Draw the mean over seeds (first axis), each seed as a thin line, and the band that they span."""
+    """Draw the median over seeds (first axis), each seed as a thin line, and the band that they span."""
     colour, dash = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
-    axes.plot(x, curves.mean(axis=0), color=colour, linestyle=dash, label=label, **style)
+    axes.plot(x, np.median(curves, axis=0), color=colour, linestyle=dash, label=label, **style)
     if len(curves) > 1:
         axes.plot(x, curves.T, color=colour, linestyle=dash, linewidth=0.5, alpha=0.5)
         axes.fill_between(x, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.1, linewidth=0)

@@ -74,8 +74,8 @@ class RandomLabels(Panel):
         return (
             "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
             "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick "
-            "lines are means over seeds, which the slowest seed carries, thin ones the seeds. The paper names n = "
-            "20 and 40 only; 80 and 160 are our choice of 'larger'."
+            "lines are medians over seeds, thin ones the seeds; the paper draws means, which the slowest seed "
+            "carries. The paper names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
         )
 
     def recipe(self, scale: Scale, width: int, n: int, seeds: int | None) -> Recipe:

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks import Network
@@ -12,6 +13,8 @@ from unlazy.probes._base import Probe
 
 def training_kernel(network: Network, data: Dataset, samples: int | None = None) -> Float[Array, "p p"]:
     """Θ on the (first ``samples``) training inputs, outputs and samples folded into one axis."""
+    if samples is not None and not 1 <= samples <= data.n:
+        raise UserError(f"A kernel on {samples} of the {data.n} training inputs cannot be made: give 1 to {data.n}.")
     x = data.x if samples is None else data.x[:samples]
     kernel = network.tangent_kernel(x, x)
     size = kernel.shape[0] * (1 if kernel.ndim == 2 else kernel.shape[1])
@@ -33,7 +36,8 @@ class Kernel(Probe):
 
     - ``drift``: ‖Θ_t - Θ_0‖_F / ‖Θ_0‖_F, zero for a lazy network;
     - ``drift_operator``: ‖Θ_t - Θ_0‖_2, as in caron2023 figure 1;
-    - ``smallest``, ``largest``: eigenvalues, the slowest and the fastest rate of the residual;
+    - ``smallest``, ``largest``: eigenvalues; with the sum of ½ |f - y|² they are the slowest and the fastest rate at
+      which the residual decays, with the mean these rates are n times smaller;
     - ``alignment``: y^T Θ y / (‖Θ‖_F |y|²), one when Θ = y y^T.
     """
 
