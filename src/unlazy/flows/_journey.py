@@ -245,15 +245,17 @@ def named(probes: Any) -> dict[str, Observe]:
     """Name probes by their class (``TrainLoss`` is seen as ``train-loss``) unless they come with names."""
     if isinstance(probes, Mapping):
         return dict(probes)
-    for probe in [probes] if callable(probes) else probes:
-        if isinstance(probe, type) or callable(probes):
+    alone = callable(probes)
+    listed: list[Any] = [probes] if alone else list(probes)
+    for probe in listed:
+        if alone or isinstance(probe, type):
             name = getattr(probe, "__name__", type(probe).__name__)
             raise UserError(f"Probes are a list of objects: probes=[{name}()], with brackets and parentheses.")
-    names = [kebab(type(probe).__name__) for probe in probes]
+    names = [kebab(type(probe).__name__) for probe in listed]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise UserError(f"Two probes would both be called '{min(twice)}': give a dictionary with a name for each.")
-    return dict(zip(names, probes, strict=True))
+    return dict(zip(names, listed, strict=True))
 
 
 def _checked_times(times: Sequence[float] | np.ndarray, since: float) -> np.ndarray:
