@@ -226,8 +226,8 @@ def _fit(flow: Flow, network: Network, data: Dataset) -> None:
         if not isinstance(given, wanted):
             raise UserError(f"The {what} is {given!r}, which is no {wanted.__name__}.")
     data.check()
-    flow.loss.check(data.y)
     flow.check(network, data)
+    flow.loss.check(data.y)
 
     def outputs(network: Network, data: Dataset) -> Array:
         prepared, seen = flow.prepare(network, data)
