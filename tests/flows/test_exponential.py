@@ -53,6 +53,13 @@ def test_the_tolerance_means_what_it_says():
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
 
 
+def test_targets_of_zero_are_reached():
+    run = Exponential(tolerance=1e-3)(NETWORK, Dataset(X, jnp.zeros(6)), [0.0, 100.0], [TrainOutputs()])
+    assert run.status.ok
+    before, after = np.abs(run.seen["train-outputs"]).max(axis=1)
+    assert after < 0.1 * before
+
+
 def test_long_times_cost_little_and_coordinates_do_not_matter():
     data = orthogonal_clusters(n=40, d=6, n_test=20, key=K1)
     network = TwoLayer(64, 6, embedding=RandomLayers((80,)), activation=Gelu(), key=K2)

@@ -213,3 +213,10 @@ def test_test_loss_is_that_of_the_flow(now, start, data):
     f = np.asarray(network(labels.x_test))
     wanted = -np.mean((y_test * (f - np.log(np.exp(f).sum(axis=1, keepdims=True)))).sum(axis=1))
     close(look(TestLoss(), network, network, labels, CrossEntropy()), wanted, rel=1e-10)
+
+
+@pytest.mark.parametrize("samples", [0, -1, 10**6])
+def test_a_kernel_on_samples_that_are_not_there_is_refused(samples):
+    network, data = TwoLayer.examples(key=jax.random.key(0))[0]
+    with pytest.raises(UserError, match="cannot be made: give 1 to"):
+        Kernel(samples=samples)(network, network, data, Squared())

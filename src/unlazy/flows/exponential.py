@@ -79,7 +79,9 @@ class Exponential(Flow):
         f = network(data.x)
         largest = Decay(network, data, self.loss).rates[-1]
         first = 0.1 / jnp.maximum(largest, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
-        memory = Memory(jnp.asarray(first, f.dtype), jnp.sqrt(jnp.mean(jnp.square(data.y))))
+        targets, outputs = (jnp.sqrt(jnp.mean(jnp.square(values))) for values in (data.y, f))
+        scale = jnp.where(targets > 0, targets, outputs)  # targets that are all zero have no size of their own
+        memory = Memory(jnp.asarray(first, f.dtype), scale)
         zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
         good = finite(trained, f, largest)
         return State(trained, memory, zero, none, none, jnp.where(good, 0, code(Status.not_finite)))
