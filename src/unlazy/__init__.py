@@ -30,6 +30,8 @@ _HOMES = {
     "GradientFlow": "unlazy.flows",
     "Descent": "unlazy.flows",
     "Exponential": "unlazy.flows",
+    "RungeKutta": "unlazy.flows",
+    "Stabilised": "unlazy.flows",
     "Linearised": "unlazy.flows",
     "Trajectory": "unlazy.flows",
     "Status": "unlazy.flows",
@@ -50,7 +52,16 @@ if TYPE_CHECKING:
     __version__: str
     from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report, theory
     from unlazy.data import Dataset
-    from unlazy.flows import Descent, Exponential, GradientFlow, Linearised, Status, Trajectory
+    from unlazy.flows import (
+        Descent,
+        Exponential,
+        GradientFlow,
+        Linearised,
+        RungeKutta,
+        Stabilised,
+        Status,
+        Trajectory,
+    )
     from unlazy.lab import Lab, Recipe
     from unlazy.losses import CrossEntropy, Logistic, Squared
     from unlazy.networks import (
@@ -85,8 +96,10 @@ __all__ = [
     "Quadratic",
     "RandomLayers",
     "Recipe",
+    "RungeKutta",
     "Scaling",
     "Squared",
+    "Stabilised",
     "Status",
     "TangentModel",
     "TestLoss",

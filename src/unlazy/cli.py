@@ -228,7 +228,7 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
         from unlazy._errors import suggest
 
         raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")
-    rows: list[dict[str, Any]] = []
+    tables: list[list[dict[str, Any]]] = []
     for stem in [name] if name else known:
         _screen.print(f"Measuring {stem} ...")
         spec = importlib.util.spec_from_file_location(f"benchmarks_{stem}", known[stem])
@@ -236,23 +236,19 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        rows += module.measure()
+        tables.append(module.measure())
     if json:
-        print(json_format.dumps(rows, indent=2))
+        print(json_format.dumps([row for table in tables for row in table], indent=2))
     else:
-        table = [
-            [
-                r["name"],
-                f"{r['ratio']:.2f}",
-                f"{r['baseline_seconds']:.3f}",
-                f"{r['seconds']:.3f}",
-                f"{r['error']:.1e}",
-                r["baseline"],
-            ]
-            for r in rows
-        ]
-        _print_table(["benchmark", "times faster", "baseline, s", "unlazy, s", "difference", "baseline"], table)
+        for table in tables:
+            columns = list(dict.fromkeys(key for row in table for key in row))
+            cells = [[_cell(row.get(column, "")) for column in columns] for row in table]
+            _print_table([column.replace("_", " ") for column in columns], cells)
     return _OK
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _begin() -> None:

@@ -11,7 +11,7 @@ from close import close
 from unlazy._errors import UserError
 from unlazy.activations import Linear
 from unlazy.data import Dataset
-from unlazy.flows import Adam, Constant, Cosine, Descent, GradientFlow, Momentum, Plain, Status, StepDecay, Transform
+from unlazy.flows import Adam, Constant, Cosine, Descent, Momentum, Plain, RungeKutta, Status, StepDecay, Transform
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import TwoLayer, divide, ntk
 from unlazy.probes import TrainLoss
@@ -77,7 +77,7 @@ def test_learning_rate_factors_multiply_the_direction(data):
 
 
 def test_descent_converges_to_the_flow_at_first_order(network, data):
-    exact = GradientFlow(rtol=1e-10, atol=1e-11)(network, data, [4.0]).final.w
+    exact = RungeKutta(rtol=1e-10, atol=1e-11)(network, data, [4.0]).final.w
     rates = np.array([0.2, 0.1, 0.05, 0.025])
     errors = [np.linalg.norm(Descent(rate=rate)(network, data, [4.0]).final.w - exact) for rate in rates]
     assert np.polyfit(np.log(rates), np.log(errors), 1)[0] == pytest.approx(1, abs=0.1)

@@ -8,7 +8,7 @@ import pytest
 from close import close
 from unlazy._errors import UserError
 from unlazy.data import Dataset
-from unlazy.flows import GradientFlow, Linearised
+from unlazy.flows import GradientFlow, Linearised, RungeKutta
 from unlazy.losses import Logistic, Squared
 from unlazy.networks import RandomLayers, TangentModel, TwoLayer, ntk
 from unlazy.probes import FeatureMovement, TestOutputs, TrainLoss, TrainOutputs
@@ -24,7 +24,7 @@ def test_closed_form_is_the_integrated_tangent_model(loss, weighted):
     network = TwoLayer(10, 3, embedding=RandomLayers((8,)), train_readout=True, key=K1)
     data = Dataset(X, Y, Z, jnp.zeros(4), weight=jnp.linspace(0.5, 2, 6) if weighted else None)
     exact = Linearised(loss)(network, data, TIMES, [TrainOutputs(), TestOutputs()])
-    solved = GradientFlow(loss, rtol=1e-10, atol=1e-11)(
+    solved = RungeKutta(loss, rtol=1e-10, atol=1e-11)(
         TangentModel(network), data, TIMES, [TrainOutputs(), TestOutputs()]
     )
     for probe in ("train-outputs", "test-outputs"):
@@ -35,7 +35,7 @@ def test_several_outputs():
     network = TwoLayer(10, 3, 2, key=K1)
     data = Dataset(X, jnp.stack([Y, Y**2], axis=1))
     exact = Linearised()(network, data, TIMES, [TrainOutputs()])
-    solved = GradientFlow(rtol=1e-10, atol=1e-11)(TangentModel(network), data, TIMES, [TrainOutputs()])
+    solved = RungeKutta(rtol=1e-10, atol=1e-11)(TangentModel(network), data, TIMES, [TrainOutputs()])
     close(exact.seen["train-outputs"], solved.seen["train-outputs"], rel=1e-7, abs=1e-8)
 
 

@@ -386,7 +386,7 @@ WRONG = {
         "flow.loss.reduction: there is no choice 'sm'. Did you mean 'sum'?",
     ),
     "what only Python can say": (
-        {"flow": {"kind": "gradient-flow", "solver": "tsit5"}},
+        {"flow": {"kind": "runge-kutta", "solver": "tsit5"}},
         "flow.solver: this cannot be written in a recipe, only in Python: leave it out.",
     ),
     "weights, which are drawn": (

@@ -8,14 +8,14 @@ import pytest
 from close import close
 from unlazy._errors import UserError
 from unlazy.data import Dataset
-from unlazy.flows import Adam, Descent, GradientFlow, Momentum
+from unlazy.flows import Adam, Descent, GradientFlow, Momentum, RungeKutta
 from unlazy.networks import TangentModel, TwoLayer, dual
 from unlazy.probes import FeatureMovement, Kernel, TestOutputs, TrainOutputs, WeightMovement
 
 EXAMPLES = TwoLayer.examples(key=jax.random.key(8))
 contract = pytest.mark.parametrize(("network", "data"), EXAMPLES)
 HEUN = diffrax.Heun()
-CASES = [(lambda c: GradientFlow(step=0.25, solver=HEUN, coordinates=c), *example) for example in EXAMPLES] + [
+CASES = [(lambda c: RungeKutta(step=0.25, solver=HEUN, coordinates=c), *example) for example in EXAMPLES] + [
     (lambda c: Descent(rate=0.1, optimiser=Momentum(0.5), coordinates=c), *EXAMPLES[0]),
     (lambda c: Descent(rate=0.1, batch=3, coordinates=c), *EXAMPLES[4]),
 ]
@@ -57,7 +57,7 @@ def test_every_step_is_the_same(flow, network, data):
 def test_the_controlled_flow_agrees_to_its_tolerance():
     network, data = EXAMPLES[0]
     runs = [
-        GradientFlow(rtol=1e-11, atol=1e-12, coordinates=c)(network, data, [20.0], [TestOutputs()])
+        RungeKutta(rtol=1e-11, atol=1e-12, coordinates=c)(network, data, [20.0], [TestOutputs()])
         for c in ("weights", "gram")
     ]
     close(runs[1].seen["test-outputs"], runs[0].seen["test-outputs"], rel=1e-9, abs=1e-10)
@@ -69,7 +69,7 @@ def test_more_points_than_features_and_repeated_points():
     data = Dataset(x, jax.random.normal(keys[1], (18,)))
     network = TwoLayer(6, 2, key=keys[0])
     weights, gram = (
-        GradientFlow(step=0.25, solver=HEUN, coordinates=c)(network, data, [5.0]) for c in ("weights", "gram")
+        RungeKutta(step=0.25, solver=HEUN, coordinates=c)(network, data, [5.0]) for c in ("weights", "gram")
     )
     close(gram.final.w, weights.final.w, rel=1e-9, abs=1e-11)
 

@@ -93,6 +93,19 @@ class Activation(eqx.Module):
     def second_derivative(self, h: Values) -> Values:
         """σ''(h), and 0 at a kink."""
 
+    def slope_between(self, h: Values, k: Values) -> Values:
+        """σ' averaged over the way from h to k: (σ(k) - σ(h)) / (k - h), or to second order σ' in the middle.
+
+        The middle is as good where σ is smooth; at a kink the quotient tells which part of the way lay on which side.
+        """
+        middle = self.derivative(0.5 * (h + k))
+        if not self.kinks:
+            return middle
+        way = k - h
+        # Below this the quotient loses more digits than the middle does.
+        apart = jnp.abs(way) > float(jnp.finfo(h.dtype).eps) ** (1 / 3) * (jnp.abs(h) + jnp.abs(k))
+        return jnp.where(apart, (self(k) - self(h)) / jnp.where(apart, way, 1), middle)
+
     @abc.abstractmethod
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """E[σ(u) σ(v)] for centred Gaussian (u, v) with variances q1, q2 and covariance c.

@@ -1,6 +1,6 @@
 """Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
 
-from unlazy.flows._base import Flow
+from unlazy.flows._base import Flow, Stepper
 from unlazy.flows._journey import Journey
 from unlazy.flows._state import State, Status, Trajectory, gradient, velocity
 from unlazy.flows.descent import Descent
@@ -8,6 +8,8 @@ from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
 from unlazy.flows.linearised import Linearised
 from unlazy.flows.optimisers import Adam, Constant, Cosine, Momentum, Optimiser, Plain, Schedule, StepDecay, Transform
+from unlazy.flows.runge_kutta import RungeKutta
+from unlazy.flows.stabilised import Stabilised
 
 __all__ = [
     "Adam",
@@ -22,10 +24,13 @@ __all__ = [
     "Momentum",
     "Optimiser",
     "Plain",
+    "RungeKutta",
     "Schedule",
+    "Stabilised",
     "State",
     "Status",
     "StepDecay",
+    "Stepper",
     "Trajectory",
     "Transform",
     "gradient",

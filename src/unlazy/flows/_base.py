@@ -1,4 +1,4 @@
-"""What a flow is. A new one says how to `plan` its times, `begin` and `advance`; a `Journey` does the rest."""
+"""What a flow is. A new one is a `Stepper`: it says how to `begin` and `advance`, and a `Journey` does the rest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unlazy.flows._journey import Journey, Probes
 from unlazy.flows._progress import Progress
 from unlazy.flows._state import State, Trajectory
 from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy.networks import Layout, Network
 
 
 class Flow(eqx.Module):
@@ -25,24 +25,12 @@ class Flow(eqx.Module):
     loss: eqx.AbstractVar[Loss]
 
     @abc.abstractmethod
-    def check(self, network: Network, data: Dataset) -> None:
-        """Refuse settings that cannot work, in one sentence, before any time is spent."""
+    def settle(self, network: Network, data: Dataset, runs: int = 1) -> Stepper:
+        """Give the flow with all choices made that were left to it, for so many runs at once."""
 
     @abc.abstractmethod
-    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
-        """Give what is trained in place of ``network``, and data as it sees them: frozen work is done here, once."""
-
-    @abc.abstractmethod
-    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For increasing times, give what `State.left` should count from 0 to each, and the times really reached."""
-
-    @abc.abstractmethod
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
-        """Make the state at t = 0."""
-
-    @abc.abstractmethod
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
-        """Go on until ``left`` is used up, ``budget`` more steps are made, or something goes wrong."""
+    def resume(self, settled: Flow) -> Stepper:
+        """Give the flow that goes on where ``settled`` stopped."""
 
     def __call__(
         self,
@@ -74,7 +62,8 @@ class Flow(eqx.Module):
 
         The result holds only the new times. An interrupted run is continued by asking for the times that it lacks.
         """
-        return Journey(self, trajectory.place, times, probes, "one").go(progress).trajectories()[0]
+        flow = self.resume(trajectory.place.flow)
+        return Journey(flow, trajectory.place, times, probes, "one").go(progress).trajectories()[0]
 
     def over_seeds(
         self,
@@ -90,3 +79,39 @@ class Flow(eqx.Module):
         sets = [data] * len(networks) if isinstance(data, Dataset) else list(data)
         keys = [jax.random.key(seed) for seed in range(len(networks))] if keys is None else list(keys)
         return Journey.begin(self, networks, sets, times, probes, keys).go(progress).trajectories()
+
+
+class Stepper(Flow):
+    """A flow with no choices left to make: it can `check`, `prepare`, `plan`, `begin` and `advance`."""
+
+    def settle(self, network: Network, data: Dataset, runs: int = 1) -> Stepper:
+        """Nothing is left to choose."""
+        return self
+
+    def resume(self, settled: Flow) -> Stepper:
+        """Go on as this flow."""
+        return self
+
+    @abc.abstractmethod
+    def check(self, network: Network, data: Dataset) -> None:
+        """Refuse settings that cannot work, in one sentence, before any time is spent."""
+
+    def layout(self, network: Network, data: Dataset, runs: int = 1) -> Layout:
+        """Say how neurons are gone through; where everything fits, all at once."""
+        return Layout()
+
+    @abc.abstractmethod
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
+        """Give what is trained in place of ``network``, and data as it sees them: frozen work is done here, once."""
+
+    @abc.abstractmethod
+    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For increasing times, give what `State.left` should count from 0 to each, and the times really reached."""
+
+    @abc.abstractmethod
+    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+        """Make the state at t = 0."""
+
+    @abc.abstractmethod
+    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+        """Go on until ``left`` is used up, ``budget`` more steps are made, or something goes wrong."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._types import Outputs, PyTree, Scalar
+from unlazy._types import Outputs, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._state import scaled
 from unlazy.losses import Loss
-from unlazy.networks import Network, divide, trained_rates
 
 
 class Decay(eqx.Module):
@@ -21,12 +18,12 @@ class Decay(eqx.Module):
     rates: Float[Array, " nk"]
     modes: Float[Array, "nk nk"]
 
-    def __init__(self, network: Network, data: Dataset, loss: Loss) -> None:
+    def __init__(self, kernel: Float[Array, "..."], data: Dataset, loss: Loss) -> None:
         f = jnp.zeros_like(data.y)
         # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
         self.loading = jnp.sqrt(loss.slope(jnp.ones_like(f), f, data.weight)).reshape(-1)
-        kernel = network.tangent_kernel(data.x, data.x).reshape(f.size, f.size)
-        values, self.modes = jnp.linalg.eigh(self.loading[:, None] * kernel * self.loading[None, :])
+        square = self.loading[:, None] * kernel.reshape(f.size, f.size) * self.loading[None, :]
+        values, self.modes = jnp.linalg.eigh(square)
         self.rates = jnp.maximum(values, 0.0)
 
     def signal(self, residual: Outputs, time: Scalar) -> Outputs:
@@ -36,10 +33,3 @@ class Decay(eqx.Module):
         integral = time * jnp.where(exponent > 0, -jnp.expm1(-safe) / safe, 1.0)
         modes = self.modes.T @ (self.loading * residual.reshape(-1))
         return (self.loading * (self.modes @ (integral * modes))).reshape(residual.shape)
-
-
-def response(network: Network, data: Dataset, signal: Outputs) -> PyTree:
-    """-R J^T u: how the trained parameters answer a signal u on the outputs, with the Jacobian of ``network``."""
-    trained, frozen = divide(network)
-    _, pull = jax.vjp(lambda leaves: eqx.combine(leaves, frozen)(data.x), trained)
-    return scaled(pull(signal)[0], trained_rates(network), -1.0)

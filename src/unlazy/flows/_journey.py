@@ -26,10 +26,10 @@ from unlazy.data import Dataset
 from unlazy.flows._progress import Progress, bar
 from unlazy.flows._state import CODES, Observe, Place, State, Status, Trajectory
 from unlazy.losses import Loss
-from unlazy.networks import Network, divide
+from unlazy.networks import Layout, Network, divide
 
 if TYPE_CHECKING:
-    from unlazy.flows._base import Flow
+    from unlazy.flows._base import Flow, Stepper
 
 Batching = Literal["one", "vmap", "map"]
 Probes = Sequence[Observe] | Mapping[str, Observe]
@@ -44,7 +44,7 @@ class Journey:
     """A run on its way: it can `go`, be interrupted, be saved, be loaded and go on."""
 
     def __init__(
-        self, flow: Flow, place: Place, times: Sequence[float] | np.ndarray, probes: Probes, batching: Batching
+        self, flow: Stepper, place: Place, times: Sequence[float] | np.ndarray, probes: Probes, batching: Batching
     ) -> None:
         self.flow, self.place = flow, place
         self.batching: Batching = batching
@@ -84,20 +84,24 @@ class Journey:
                 f"{len(networks)} networks need as many data sets and keys, not {len(data)} and {len(keys)}."
             )
         for network, one in zip(networks, data, strict=True):
-            _fit(flow, network, one)
+            _belong(flow, network, one)
+        settled = flow.settle(networks[0], data[0], len(networks))
+        layout = settled.layout(networks[0], data[0], len(networks))
+        for network, one in zip(networks, data, strict=True):
+            _fit(settled, network, one, layout)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
         batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
         groups: list[Any] = [networks, data, keys]
         network, raw, key = (group[0] if batching == "one" else _stack(group) for group in groups)
-        prepared, features = _on(flow, network, raw, batching)
-        state = _begin(flow, prepared, features, key, batching)
+        prepared, features = _on(settled, network, raw, layout, batching)
+        state = _begin(settled, prepared, features, key, batching)
         trained, frozen = divide(prepared)
-        return cls(flow, Place(state, frozen, trained, features, raw, 0.0), times, probes, batching)
+        return cls(settled, Place(state, frozen, trained, features, raw, 0.0, settled), times, probes, batching)
 
     def go(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Journey:
         """Travel to the last time asked for; Ctrl-C stops between two slices and loses nothing."""
         begun = saved = time.perf_counter()
-        already, budget, fresh = self.seconds, 64, True
+        already, budget, fresh = self.seconds, 1, True
         self.interrupted = False
         with bar(progress) as report:
             try:
@@ -139,7 +143,7 @@ class Journey:
 
     def _move(self, state: State, target: float) -> None:
         place = self.place
-        self.place = Place(state, place.frozen, place.first, place.data, place.raw, target)
+        self.place = Place(state, place.frozen, place.first, place.data, place.raw, target, place.flow)
 
     def _advance(self, budget: int) -> None:
         place = self.place
@@ -178,19 +182,22 @@ class Journey:
         all_ = self.place
         picked = (pick(part) for part in (all_.state, all_.frozen, all_.first, all_.data, all_.raw))
         state, frozen, first, data, raw = picked
-        place = Place(state, frozen, first, data, raw, all_.target)
+        place = Place(state, frozen, first, data, raw, all_.target, all_.flow)
         looks = [pick(look) for look in self.looks]
         status = Status.interrupted if self.interrupted else CODES[int(place.state.code)]
         return Trajectory(
-            start=eqx.combine(place.first, place.frozen).off(),
-            final=eqx.combine(place.state.trained, place.frozen).off(),
             data=place.raw,
             loss=self.flow.loss,
             times=np.asarray(self.reached[: len(looks)]),
             seen=jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {},
             stats={
+                "method": kebab(type(self.flow).__name__),
+                "coordinates": getattr(self.flow, "coordinates", "weights"),
+                "precision": getattr(self.flow, "precision", "full"),
                 "steps": int(place.state.steps),
                 "rejected": int(place.state.rejected),
+                "evaluations": int(place.state.evaluations),
+                "error": float(place.state.error),
                 "seconds": self.seconds,
             },
             status=status,
@@ -220,17 +227,21 @@ class Journey:
         return self
 
 
-def _fit(flow: Flow, network: Network, data: Dataset) -> None:
-    """Refuse a network, data and loss that do not belong together, before any time is spent."""
+def _belong(flow: Flow, network: Network, data: Dataset) -> None:
+    """Refuse what is no network, data set or loss, and data that are no numbers."""
     for what, given, wanted in (("network", network, Network), ("data set", data, Dataset), ("loss", flow.loss, Loss)):
         if not isinstance(given, wanted):
             raise UserError(f"The {what} is {given!r}, which is no {wanted.__name__}.")
     data.check()
+
+
+def _fit(flow: Stepper, network: Network, data: Dataset, layout: Layout) -> None:
+    """Refuse a network, data and loss that do not belong together, before any time is spent."""
     flow.check(network, data)
     flow.loss.check(data.y)
 
     def outputs(network: Network, data: Dataset) -> Array:
-        prepared, seen = flow.prepare(network, data)
+        prepared, seen = flow.prepare(network, data, layout)
         return prepared(seen.x)
 
     shape = eqx.filter_eval_shape(outputs, network, data).shape
@@ -300,17 +311,17 @@ def _batched(function: Callable, batching: Batching) -> Callable:
 
 
 @eqx.filter_jit
-def _on(flow: Flow, network: Network, data: Dataset, batching: Batching) -> tuple[Network, Dataset]:
-    return _batched(flow.prepare, batching)(network, data)
+def _on(flow: Stepper, network: Network, data: Dataset, layout: Layout, batching: Batching) -> tuple[Network, Dataset]:
+    return _batched(lambda n, d: flow.prepare(n, d, layout), batching)(network, data)
 
 
 @eqx.filter_jit
-def _begin(flow: Flow, network: Network, data: Dataset, key: Array, batching: Batching) -> State:
+def _begin(flow: Stepper, network: Network, data: Dataset, key: Array, batching: Batching) -> State:
     return _batched(lambda n, d, k: flow.begin(n, d, key=k), batching)(network, data, key)
 
 
 @eqx.filter_jit
-def _advance(flow: Flow, state: State, frozen: PyTree, data: Dataset, budget: Array, batching: Batching) -> State:
+def _advance(flow: Stepper, state: State, frozen: PyTree, data: Dataset, budget: Array, batching: Batching) -> State:
     return _batched(lambda s, f, d: flow.advance(s, f, d, budget), batching)(state, frozen, data)
 
 

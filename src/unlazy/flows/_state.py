@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -60,6 +62,8 @@ class State(eqx.Module, Generic[Memory]):
     steps: Int[Array, ""]
     rejected: Int[Array, ""]
     code: Int[Array, ""]
+    evaluations: Int[Array, ""]  # of the gradient, or of what costs as much
+    error: Scalar  # the sum of the relative errors that the flow estimates of its steps; NaN where it estimates none
 
 
 class Place(eqx.Module):
@@ -71,23 +75,34 @@ class Place(eqx.Module):
     data: Dataset
     raw: Dataset
     target: float  # the time that the run has reached, or is on its way to
+    flow: PyTree  # the flow itself, with all choices made
 
 
-class Trajectory(eqx.Module):
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trajectory:
     """What came of a run: networks at both ends, what the probes saw, and how it went.
 
-    ``seen[probe]`` has the times as its first axis. ``stats`` counts steps, rejections and seconds.
+    ``seen[probe]`` has the times as its first axis. ``stats`` counts steps, rejections, gradient evaluations and
+    seconds, says which method went through which coordinates, and holds the sum of the errors estimated on the way.
     """
 
-    start: Network
-    final: Network
     data: Dataset
     loss: Loss
     times: np.ndarray
     seen: dict[str, Any]
-    stats: dict[str, float]
+    stats: dict[str, Any]
     status: Status
     place: Place
+
+    @functools.cached_property
+    def start(self) -> Network:
+        """The network at t = 0, in weights."""
+        return eqx.combine(self.place.first, self.place.frozen).off()
+
+    @functools.cached_property
+    def final(self) -> Network:
+        """The network where the run ended, in weights."""
+        return eqx.combine(self.place.state.trained, self.place.frozen).off()
 
     def __repr__(self) -> str:
         seen = ", ".join(self.seen) or "nothing"

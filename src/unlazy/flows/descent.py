@@ -14,11 +14,11 @@ from jaxtyping import Array, Int
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._base import Flow
+from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
 from unlazy.flows.optimisers import Constant, Momentum, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Coordinates, Network, divide, prepare, trained_rates
+from unlazy.networks import Network, divide, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -33,15 +33,15 @@ class Memory(eqx.Module):
     key: PRNGKey
 
 
-class Descent(Flow):
+class Descent(Coordinated):
     """θ ← θ - rate_k R d_k, where d_k is the optimiser's direction for the loss on all samples or on a minibatch.
 
     Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
     the gradient flow of the same t. R multiplies the optimiser's direction, as a parameter group's learning rate does
     elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of
-    ``batch``; the loss is reduced over the batch. Gram coordinates are those of `GradientFlow`. ``clip_norm`` bounds
-    the norm of the whole gradient before the optimiser sees it, ``clip_sample`` that of each sample's gradient before
-    they are averaged.
+    ``batch``; the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the
+    optimiser sees it, ``clip_sample`` that of each sample's gradient before they are averaged; with either, or with
+    Adam, the network stays in weights.
     """
 
     loss: Loss = Squared()
@@ -51,7 +51,6 @@ class Descent(Flow):
     batch: int | None = eqx.field(static=True, default=None)
     clip_norm: float | None = eqx.field(static=True, default=None)
     clip_sample: float | None = eqx.field(static=True, default=None)
-    coordinates: Coordinates = eqx.field(static=True, default="weights")
 
     def check(self, network: Network, data: Dataset) -> None:
         """Learning rate, batch and clips must be positive."""
@@ -64,16 +63,14 @@ class Descent(Flow):
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {bound:g}.")
 
-        clipped = self.clip_norm is not None or self.clip_sample is not None
-        if self.coordinates == "gram" and (clipped or not isinstance(self.optimiser, Plain | Momentum)):
-            raise UserError(
-                "Gram coordinates are exact for plain descent and momentum only: what looks at the size of a gradient "
-                '(Adam, clipping) needs coordinates = "weights".'
-            )
-
-    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
-        """Train the network itself, in the coordinates chosen."""
-        return prepare(network, data, self.coordinates)
+    def exact_in_gram(self) -> str | None:
+        """Plain descent and momentum are."""
+        if self.clip_norm is None and self.clip_sample is None and isinstance(self.optimiser, Plain | Momentum):
+            return None
+        return (
+            "Gram coordinates are exact for plain descent and momentum only: what looks at the size of a gradient "
+            '(Adam, clipping) needs coordinates = "weights".'
+        )
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""
@@ -115,7 +112,8 @@ class Descent(Flow):
         memory = Memory(self._transform().init(trained), loss, order, key)
         count = jnp.zeros((), jnp.int32)
         good = finite(trained, loss)
-        return State(trained, memory, count, count, count, jnp.where(good, 0, code(Status.not_finite)))
+        status, unknown = jnp.where(good, 0, code(Status.not_finite)), jnp.full_like(loss, jnp.nan)
+        return State(trained, memory, count, count, count, status, jnp.zeros_like(count), unknown)
 
     def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
         """Make up to ``budget`` steps."""
@@ -137,7 +135,8 @@ class Descent(Flow):
             wild = loss > _DIVERGED * jnp.maximum(s.memory.first_loss, jnp.finfo(loss.dtype).tiny)
             trouble = jnp.where(good, jnp.where(wild, code(Status.diverged), 0), code(Status.not_finite))
             memory = Memory(optimiser, s.memory.first_loss, order, s.memory.key)
-            return State(moved, memory, s.left - 1, s.steps + 1, s.rejected, trouble.astype(s.code.dtype))
+            status = trouble.astype(s.code.dtype)
+            return State(moved, memory, s.left - 1, s.steps + 1, s.rejected, status, s.evaluations + 1, s.error)
 
         return jax.lax.while_loop(going, body, state)
 

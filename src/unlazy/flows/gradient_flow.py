@@ -1,163 +1,102 @@
-"""Gradient flow itself, θ' = -R ∇L(θ), by an adaptive Runge-Kutta method of Diffrax."""
+"""Gradient flow itself, θ' = -R ∇L(θ): one tolerance, and the method that suits the problem."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-import diffrax
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
 
-from unlazy._errors import UserError
-from unlazy._types import PRNGKey, PyTree
+from unlazy._errors import UserError, suggest
 from unlazy.data import Dataset
-from unlazy.flows._base import Flow
-from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
+from unlazy.flows._base import Flow, Stepper
+from unlazy.flows._coordinates import Coordinates, cheapest
+from unlazy.flows._state import count, number
+from unlazy.flows.exponential import Exponential
+from unlazy.flows.runge_kutta import RungeKutta
+from unlazy.flows.stabilised import Stabilised
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Coordinates, Network, divide, prepare
+from unlazy.networks import Network, TangentModel, TwoLayer
 
+Method = Literal["auto", "exponential", "stabilised", "runge-kutta"]
+Precision = Literal["auto", "full", "mixed"]
 
-class Memory(eqx.Module):
-    """What the solver remembers between steps."""
-
-    step: Any  # the size of the next step, were there no save time in the way
-    solver: PyTree
-    controller: PyTree
+_METHODS: dict[str, type[Exponential | Stabilised | RungeKutta]] = {
+    "exponential": Exponential,
+    "stabilised": Stabilised,
+    "runge-kutta": RungeKutta,
+}
+_FINE = 1e-6  # below this a method of fifth order pays
+_MOST_OUTPUTS = 3000  # n k beyond which an eigendecomposition a step costs more than it saves
+_LARGE = 2.0**28  # m n² from which on single precision pays
+_SINGLE = 1e-5  # the finest tolerance that float32 products do not spoil
 
 
 class GradientFlow(Flow):
-    """Integrates the flow of any network with error control on its parameters.
+    """Follows the gradient flow of any network and loss to one ``tolerance``, by the method that suits the problem.
 
-    Each step's estimated error stays below ``atol + rtol |θ|`` (root mean square over all trained parameters). Steps
-    end exactly on the times asked for, so nothing is interpolated. ``solver`` is any Runge-Kutta method of Diffrax;
-    with ``step`` it takes constant steps of that size instead of controlling the error.
+    The tolerance bounds the error of each step in what is averaged over neurons: the root mean square of the error in
+    the outputs, on the training inputs and up to 64 test inputs, relative to that of the targets. Single neurons may be
+    off by more, above all at kinks. ``stats["error"]`` adds up the estimates.
 
-    With ``coordinates="gram"`` a `TwoLayer` network is kept by its coefficients on the training points: the same flow,
-    at 2 m n² operations a gradient instead of 4 m D n. The tolerance then applies to those coefficients.
-
-    With kinks (ReLU) neurons come to slide along h_j(x) = 0, where no error control on single parameters can take long
-    steps: such a run is right but slow. `Descent` well below its stability limit follows the same averages.
+    ``method="auto"`` takes `Exponential` for squared loss on a two-layer network (up to 3000 outputs n k), `Stabilised`
+    for other losses, networks and sizes, and `RungeKutta` for tolerances below 1e-6, which then bound the relative
+    error of the parameters. Coordinates, memory and devices are those of these methods. ``precision="auto"`` is mixed
+    for large problems in float64 whose tolerance float32 products do not touch. ``stats`` says what was chosen.
     """
 
     loss: Loss = Squared()
-    rtol: np.ndarray = eqx.field(default=1e-6, converter=number)
-    atol: np.ndarray = eqx.field(default=1e-8, converter=number)
+    tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
-    step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
-    solver: diffrax.AbstractSolver = diffrax.Tsit5()
-    coordinates: Coordinates = eqx.field(static=True, default="weights")
+    method: Method = eqx.field(static=True, default="auto")
+    coordinates: Coordinates = eqx.field(static=True, default="auto")
+    precision: Precision = eqx.field(static=True, default="auto")
+    memory: float | None = eqx.field(static=True, default=None)
+    devices: int | None = eqx.field(static=True, default=None)
 
-    def check(self, network: Network, data: Dataset) -> None:
-        """Tolerances must be positive and within reach of the precision."""
-        rtol, atol, eps = float(self.rtol), float(self.atol), float(jnp.finfo(data.x.dtype).eps)
-        if self.step is not None:
-            if not float(self.step) > 0:
-                raise UserError(f"A constant step must be positive, not {float(self.step):g}.")
-            return
-        if not (rtol >= 0 and atol >= 0 and np.isfinite(rtol + atol)) or rtol + atol == 0:
-            raise UserError(
-                f"Tolerances must be positive numbers, not rtol = {rtol:g}, atol = {atol:g}: try rtol = 1e-6."
-            )
-        if max(rtol, atol) < 8 * eps:
-            raise UserError(
-                f"rtol = {rtol:g} and atol = {atol:g} are both below the rounding of {data.x.dtype} ({eps:.1g}): "
-                f"try rtol = {64 * eps:.0e} or more, or float64."
-            )
+    def __check_init__(self) -> None:
+        if self.method not in ("auto", *_METHODS):
+            raise UserError(f"There is no method '{self.method}'. {suggest(self.method, ['auto', *_METHODS])}")
+        if not (float(self.tolerance) > 0 and np.isfinite(float(self.tolerance))):
+            raise UserError(f"The tolerance is a positive number, not {float(self.tolerance):g}: try 1e-4.")
 
-    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
-        """Train the network itself, in the coordinates chosen."""
-        return prepare(network, data, self.coordinates)
+    def settle(self, network: Network, data: Dataset, runs: int = 1) -> Stepper:
+        """Choose method, coordinates and precision."""
+        method = self._method(network, data)
+        coordinates = cheapest(network, data) if self.coordinates == "auto" else self.coordinates
+        precision = self.precision
+        if precision == "auto":
+            single = coordinates == "gram" and data.x.dtype == jnp.float64 and float(self.tolerance) >= _SINGLE
+            large = isinstance(network, TwoLayer) and network.width * float(data.n) ** 2 >= _LARGE
+            precision = "mixed" if single and large and method != "runge-kutta" else "full"
+        return self._made(method, coordinates, precision).settle(network, data, runs)
 
-    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count time itself."""
-        return times, times
+    def resume(self, settled: Flow) -> Stepper:
+        """Go on by the same method in the same coordinates, to this flow's tolerance."""
+        for name, kind in _METHODS.items():
+            if isinstance(settled, kind):
+                return self._made(name, settled.coordinates, settled.precision)
+        raise UserError(f"A run by {type(settled).__name__} cannot go on as gradient flow: extend it by the same flow.")
 
-    def _terms(self) -> diffrax.ODETerm:
-        # Autonomous, so the solver may believe that every step starts at 0: no digits are lost to a large t.
-        return diffrax.ODETerm(lambda _, y, args: velocity(y, *args))
+    def _made(self, method: str, coordinates: str, precision: str) -> Any:
+        common: dict[str, Any] = {
+            "loss": self.loss,
+            "max_steps": int(self.max_steps),
+            "coordinates": coordinates,
+            "precision": precision,
+            "memory": self.memory,
+            "devices": self.devices,
+        }
+        if method == "runge-kutta":
+            return RungeKutta(rtol=float(self.tolerance), atol=1e-2 * float(self.tolerance), **common)
+        kind = Exponential if method == "exponential" else Stabilised
+        return kind(tolerance=float(self.tolerance), **common)
 
-    def _order(self, terms: diffrax.ODETerm) -> Any:
-        return self.solver.error_order(terms)
-
-    def _controller(self, dtype: jnp.dtype) -> diffrax.PIDController:
-        # Proportional and integral: steps bounded by stability then settle instead of being rejected now and again.
-        rtol, atol = (jnp.asarray(tol, dtype) for tol in (self.rtol, self.atol))
-        return diffrax.PIDController(rtol=rtol, atol=atol, pcoeff=0.3, icoeff=0.4)
-
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
-        """Look at the first velocity: a NaN is noticed here, and the size of the first step chosen."""
-        trained, frozen = divide(network)
-        args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.x.dtype)
-        if self.step is None:
-            order = self._order(terms)
-            unit = jnp.ones_like(zero)
-            end, control = self._controller(zero.dtype).init(
-                terms, zero, unit, trained, None, args, self.solver.func, order
-            )
-        else:
-            end, control = jnp.asarray(self.step, zero.dtype), None
-        solver = self.solver.init(terms, zero, end, trained, args)
-        good = finite(trained, velocity(trained, *args))
-        count = jnp.zeros((), jnp.int32)
-        memory = jax.tree.map(
-            jnp.asarray, Memory(end, solver, control)
-        )  # flags too, so that the state never changes kind
-        return State(trained, memory, zero, count, count, jnp.where(good, 0, code(Status.not_finite)))
-
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
-        """Step until the time left is used up."""
-        args, terms, dtype = (frozen, data, self.loss), self._terms(), state.left.dtype
-        controller = self._controller(dtype)
-        zero, eps = jnp.zeros((), dtype), jnp.finfo(dtype).eps
-        last = state.steps + state.rejected + budget
-
-        def going(s: State) -> Array:
-            return (s.left > 0) & (s.code == 0) & (s.steps + s.rejected < last)
-
-        def body(s: State) -> State:
-            size = jnp.minimum(s.memory.step, s.left)
-            clipped = size < s.memory.step
-            y, error, _, solver, _ = self.solver.step(terms, zero, size, s.trained, args, s.memory.solver, False)
-            good = finite(y)
-            if self.step is None:
-                # A step over the edge of what is finite has no error estimate; call it infinitely bad.
-                error = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, jnp.inf), error)
-                keep, t0, t1, _, control, _ = controller.adapt_step_size(
-                    zero, size, s.trained, y, args, error, self._order(terms), s.memory.controller
-                )
-                keep = keep & good
-                proposed = jnp.where(good, t1 - t0, size / 10)
-                step = jnp.where(keep & clipped, jnp.maximum(proposed, s.memory.step), proposed)
-                stuck = ~keep & (_distance(y, s.trained) <= 4 * eps * _norm(s.trained))
-            else:
-                keep, control, step, stuck = good, None, s.memory.step, ~good
-            problem = jnp.where(good, code(Status.step_too_small), code(Status.not_finite))
-            limit = s.steps + s.rejected + 1 >= jnp.asarray(self.max_steps)
-            trouble = jnp.where(stuck | ~jnp.isfinite(step), problem, jnp.where(limit, code(Status.step_limit), 0))
-            chosen = Memory(step, _where(keep, solver, s.memory.solver), _where(keep, control, s.memory.controller))
-            left = jnp.where(keep, jnp.where(clipped, 0, s.left - size), s.left)
-            return State(
-                _where(keep, y, s.trained),
-                chosen,
-                left,
-                s.steps + keep,
-                s.rejected + ~keep,
-                jnp.where((trouble == code(Status.step_limit)) & (left <= 0), 0, trouble).astype(s.code.dtype),
-            )
-
-        return jax.lax.while_loop(going, body, state)
-
-
-def _where(choice: Any, yes: PyTree, no: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
-
-
-def _norm(tree: PyTree) -> Array:
-    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
-
-
-def _distance(one: PyTree, other: PyTree) -> Array:
-    return _norm(jax.tree.map(jnp.subtract, one, other))
+    def _method(self, network: Network, data: Dataset) -> str:
+        if self.method != "auto":
+            return self.method
+        if float(self.tolerance) < _FINE:
+            return "runge-kutta"
+        solvable = isinstance(self.loss, Squared) and data.y.size <= _MOST_OUTPUTS
+        return "exponential" if solvable and isinstance(network, TwoLayer | TangentModel) else "stabilised"

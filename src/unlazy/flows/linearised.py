@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -10,11 +11,11 @@ from jaxtyping import Array, Int
 from unlazy._errors import UserError
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._base import Flow
-from unlazy.flows._decay import Decay, response
+from unlazy.flows._base import Stepper
+from unlazy.flows._decay import Decay
 from unlazy.flows._state import State, Status, code, finite
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, TangentModel, altered, divide
+from unlazy.networks import Layout, Network, TangentModel, altered, divide
 
 
 class Memory(eqx.Module):
@@ -25,7 +26,7 @@ class Memory(eqx.Module):
     decay: Decay
 
 
-class Linearised(Flow):
+class Linearised(Stepper):
     """Gradient flow of f_lin(x) = f(x; θ_0) + J(x)(θ - θ_0), exact at every t.
 
     With dL/df = Ω (f - y) for a diagonal Ω, the residual obeys r' = -Θ_0 Ω r and θ(t) = θ_0 - R J^T Ω ∫ r dt, all of
@@ -42,7 +43,7 @@ class Linearised(Flow):
                 "run GradientFlow on TangentModel(network) instead."
             )
 
-    def prepare(self, network: Network, data: Dataset) -> tuple[Network, Dataset]:
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
         """Train the linearisation, in weights."""
         network, data = network.on(data)
         return TangentModel(network), data
@@ -56,15 +57,19 @@ class Linearised(Flow):
         assert isinstance(network, TangentModel)
         residual = network(data.x) - data.y
         trained, count = divide(network)[0], jnp.zeros((), jnp.int32)
-        memory = Memory(jnp.zeros((), residual.dtype), residual, Decay(network, data, self.loss))
+        memory = Memory(
+            jnp.zeros((), residual.dtype), residual, Decay(network.tangent_kernel(data.x, data.x), data, self.loss)
+        )
         good = finite(trained, memory)
-        return State(trained, memory, memory.clock, count, count, jnp.where(good, 0, code(Status.not_finite)))
+        status = jnp.where(good, 0, code(Status.not_finite))
+        return State(trained, memory, memory.clock, count, count, status, jnp.ones_like(count), memory.clock)
 
     def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
         """Jump to the next time."""
         memory, network = state.memory, eqx.combine(state.trained, frozen)
         clock = memory.clock + state.left
-        displacement = response(network.centre, data, memory.decay.signal(memory.residual, clock))
-        trained = divide(altered(network, displacement=displacement))[0]
+        pulled = network.centre.pull(data.x, memory.decay.signal(memory.residual, clock))
+        trained = divide(altered(network, displacement=jax.tree.map(jnp.negative, pulled)))[0]
         moved = eqx.tree_at(lambda m: m.clock, memory, clock)
-        return State(trained, moved, jnp.zeros_like(state.left), state.steps + 1, state.rejected, state.code)
+        left, once_more = jnp.zeros_like(state.left), state.evaluations + 1
+        return State(trained, moved, left, state.steps + 1, state.rejected, state.code, once_more, state.error)

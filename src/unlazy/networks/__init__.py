@@ -4,8 +4,18 @@ Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both o
 `TangentModel` is the linearisation of any network.
 """
 
-from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel, trained_rates
-from unlazy.networks._dual import Coordinates, Dual, dual, prepare
+from unlazy.networks._base import (
+    Chord,
+    Network,
+    View,
+    altered,
+    divide,
+    frozen_rates,
+    jacobian_kernel,
+    trained_rates,
+)
+from unlazy.networks._dual import Dual, Layout, dual
+from unlazy.networks._sweep import AXIS
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.scalings import (
     FirstNodes,
@@ -22,14 +32,16 @@ from unlazy.networks.tangent import TangentModel
 from unlazy.networks.two_layer import TwoLayer
 
 __all__ = [
+    "AXIS",
     "Anchored",
-    "Coordinates",
+    "Chord",
     "Dual",
     "Embedding",
     "FirstNodes",
     "GivenNodes",
     "Identity",
     "Infinite",
+    "Layout",
     "Network",
     "NodeWeights",
     "Quadratic",
@@ -37,6 +49,7 @@ __all__ = [
     "Scaling",
     "TangentModel",
     "TwoLayer",
+    "View",
     "Zipf",
     "altered",
     "asymmetrical",
@@ -47,6 +60,5 @@ __all__ = [
     "mean_field",
     "multilayer_mean_field",
     "ntk",
-    "prepare",
     "trained_rates",
 ]

@@ -15,6 +15,28 @@ from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.data import Dataset
 
 N = TypeVar("N", bound="Network")
+M = TypeVar("M", bound=eqx.Module)
+
+
+class View(eqx.Module):
+    """What a network gives on some inputs, with whatever it wants to remember of how it got there."""
+
+    outputs: Outputs
+    hidden: Float[Array, "..."] | None = None
+
+
+class Chord(eqx.Module):
+    """A network linearised along a stretch of its way instead of at a point: Jacobian J̄ and kernel Θ̄ = J̄ R J̄^T.
+
+    To second order in the length of the stretch f(end) - f(start) = J̄ (θ_end - θ_start); where gates switch on the way
+    they count for the part of it on which they are open.
+    """
+
+    kernel: eqx.AbstractVar[Float[Array, "..."]]
+
+    @abc.abstractmethod
+    def response(self, signal: Outputs) -> PyTree:
+        """-R J̄^T u: how the trained parameters answer a signal u on the training outputs."""
 
 
 class Network(eqx.Module):
@@ -64,14 +86,53 @@ class Network(eqx.Module):
         Along the flow f' = -Θ dL/df. Use structure where there is some, else `jacobian_kernel`.
         """
 
+    def pull(self, x: Inputs, signal: Outputs) -> PyTree:
+        """R J(x)^T u: what a signal u on the outputs means for the trained parameters (a tree as of `divide`)."""
+        trained, frozen = divide(self)
+        _, back = jax.vjp(lambda leaves: eqx.combine(leaves, frozen)(x), trained)
+        return jax.tree.map(lambda rate, leaf: rate * leaf, trained_rates(self), back(signal)[0])
+
+    def push(self, x: Inputs, change: PyTree) -> Outputs:
+        """J(x) v: what a change v of the trained parameters means for the outputs."""
+        trained, frozen = divide(self)
+        return jax.jvp(lambda leaves: eqx.combine(leaves, frozen)(x), (trained,), (change,))[1]
+
+    def view(self, x: Inputs) -> View:
+        """Look at the network on ``x``; `chord` starts from here."""
+        return View(self(x))
+
+    def chord(self, view: View, signal: Outputs, x: OtherInputs) -> Chord:
+        """Linearise along the way on which ``signal`` would lead, seen on ``x``.
+
+        The first inputs of ``x`` are those that the signal belongs to, the training inputs; more may follow, which are
+        only watched: Θ̄ has a row for each input and a column for each training input.
+        """
+        trained, frozen = divide(self)
+        train = x[: signal.shape[0]]
+        halfway = jax.tree.map(lambda leaf, way: leaf - way / 2, trained, self.pull(train, signal))
+        middle = eqx.combine(halfway, frozen)
+        return Tangent(kernel=middle.tangent_kernel(x, train), network=middle, x=train)
+
     @classmethod
     @abc.abstractmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Small networks, with data they fit, that show all of the class; every contract in the tests runs on them."""
 
 
-def altered(network: N, **changes: object) -> N:
-    """Copy a network with some fields changed and nothing drawn anew (`__init__` is not run)."""
+class Tangent(Chord):
+    """The linearisation at one point."""
+
+    network: Network
+    x: Float[Array, "..."]
+    kernel: Float[Array, "..."]
+
+    def response(self, signal: Outputs) -> PyTree:
+        """-R J^T u."""
+        return jax.tree.map(jnp.negative, self.network.pull(self.x, signal))
+
+
+def altered(network: M, **changes: object) -> M:
+    """Copy a network, or another module, with some fields changed and nothing drawn anew (`__init__` is not run)."""
     new = object.__new__(type(network))
     for field in dataclasses.fields(network):
         object.__setattr__(new, field.name, changes.get(field.name, getattr(network, field.name)))

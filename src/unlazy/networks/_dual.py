@@ -7,83 +7,164 @@ may be infinite. It is the same flow, and any Runge-Kutta method or descent take
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import dataclasses
+import functools
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, frozen_rates
-from unlazy.networks.two_layer import TwoLayer
+from unlazy.networks._base import Chord, Network, View, altered, frozen_rates
+from unlazy.networks._sweep import AXIS, sweep
+from unlazy.networks.two_layer import TwoLayer, assembled_kernel, gate_overlap
 
 
-@jax.custom_vjp
-def _pre_activations(b: Array, h0: Array, rows: Array, index: Array) -> Array:
-    return h0 - rows[:, : b.shape[1]] @ b.T
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How neurons are gone through: at most ``slab`` at a time, shared out over ``mesh``, products in ``product``.
+
+    Without a slab everything fits into memory, and what one pass has made is kept for the next.
+    """
+
+    slab: int | None = None
+    mesh: Mesh | None = None
+    product: jnp.dtype | None = None
 
 
-def _forward(b: Array, h0: Array, rows: Array, index: Array) -> tuple[Array, tuple[Array, Array, Array]]:
-    return _pre_activations(b, h0, rows, index), (b, rows, index)
+class _Neurons(eqx.Module):
+    """What belongs to neurons: coefficients, read-outs, scales, pre-activations at t = 0."""
+
+    b: Float[Array, "m n"]
+    a: Float[Array, "m *k"]
+    s: Float[Array, " m"]
+    h0: Float[Array, "m p"]
 
 
-def _backward(kept: tuple[Array, Array, Array], signal: Array) -> tuple[Any, ...]:
+class _Points(eqx.Module):
+    """The points at which neurons are looked at: their place among all points, and their rows of the kernel."""
+
+    index: Int[Array, " q"]
+    rows: Float[Array, "q n"]
+
+
+def _pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
+    """Take entries along an axis; in one piece where they lie side by side, as a rule."""
+    count = index.shape[0]
+    if count == array.shape[axis]:
+        whole = jnp.all(index == jnp.arange(count))
+        return jax.lax.cond(whole, lambda: array, lambda: jnp.take(array, index, axis=axis))
+    together = jnp.all(index == index[0] + jnp.arange(count))
+    return jax.lax.cond(
+        together,
+        lambda: jax.lax.dynamic_slice_in_dim(array, index[0], count, axis),
+        lambda: jnp.take(array, index, axis=axis),
+    )
+
+
+def _h(neurons: _Neurons, points: _Points) -> Float[Array, "m q"]:
+    start = _pick(neurons.h0, points.index, 1)
+    return start - neurons.b.astype(start.dtype) @ points.rows.T
+
+
+def _readout(neurons: _Neurons) -> Float[Array, "m *k"]:
+    return neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1)) * neurons.a
+
+
+def _onto_neurons(readout: Array, signal: Array) -> Float[Array, "m q"]:
+    """Σ_k c_jk u_ik: what a signal on the outputs says to each neuron at each point."""
+    return readout[:, None] * signal[None, :] if readout.ndim == 1 else readout @ signal.T
+
+
+def _outputs(values: Float[Array, "m q"], readout: Array) -> Outputs:
+    return values.T.astype(readout.dtype) @ readout  # summed in the precision of the state
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _forward(activation: Activation, layout: Layout, b: Array, a: Array, rest: tuple[Array, Array, _Points]) -> Outputs:
+    def body(neurons: _Neurons, points: _Points) -> tuple[None, Array]:
+        return None, _outputs(activation(_h(neurons, points)), _readout(neurons))
+
+    s, h0, points = rest
+    return sweep(body, _Neurons(b, a, s, h0), points, layout.slab, layout.mesh)[1]
+
+
+def _forward_kept(activation: Activation, layout: Layout, b: Array, a: Array, rest: Any) -> tuple[Outputs, Any]:
+    return _forward(activation, layout, b, a, rest), (b, a, rest)
+
+
+def _backward(activation: Activation, layout: Layout, kept: Any, signal: Outputs) -> tuple[Array, Array, None]:
     # The flow is B' = R dL/dh and flows follow minus the gradient: what B gets for a gradient is -dL/dh, sample by
     # sample. Written on batches: under a vmap over samples the signals would be summed before they are told apart.
-    b, rows, index = kept
+    b, a, (s, h0, points) = kept
     n = b.shape[1]
 
-    def each_to_its_column() -> Array:
-        return signal.T @ jax.nn.one_hot(index, n, dtype=signal.dtype)
+    def body(neurons: _Neurons, shared: tuple[_Points, Array]) -> tuple[tuple[Array, Array], None]:
+        points, signal = shared
+        h = _h(neurons, points)
+        each = activation.derivative(h) * _onto_neurons(_readout(neurons), signal).astype(h.dtype)
 
-    if index.shape[0] == n:  # all samples, as a rule in their own order: nothing to sort
-        columns = jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: signal.T, each_to_its_column)
-    else:
-        columns = each_to_its_column()
-    return -columns, signal, jnp.zeros_like(rows), None
+        def to_its_column() -> Array:
+            return each @ jax.nn.one_hot(points.index, n, dtype=each.dtype)
+
+        if points.index.shape[0] == n:  # all samples, as a rule in their own order: nothing to sort
+            columns = jax.lax.cond(jnp.all(points.index == jnp.arange(n)), lambda: each, to_its_column)
+        else:
+            columns = to_its_column()
+        scale = neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1))
+        read = scale * (activation(h).astype(signal.dtype) @ signal)
+        return (-columns.astype(neurons.b.dtype), read), None
+
+    each, _ = sweep(body, _Neurons(b, a, s, h0), (points, signal), layout.slab, layout.mesh)
+    return (*each, None)
 
 
-_pre_activations.defvjp(_forward, _backward)
+_forward.defvjp(_forward_kept, _backward)
 
 
 class Dual(Network):
     """A `TwoLayer` in Gram coordinates; `dual` makes it.
 
-    A sample is its initial pre-activations h_0(x), its row of the kernel G(x, ·) on all points, and its index. What
-    autodiff gives for B is a velocity and not a differential, so kernels and movement come from the methods here, and
-    whatever looks at the size of a gradient (Adam, clipping) has to stay in weights.
+    A sample is its place among the training and test points. What autodiff gives for B is a velocity and not a
+    differential, so kernels and movement come from the methods here, and whatever looks at the size of a gradient
+    (Adam, clipping) has to stay in weights.
     """
 
     b: Float[Array, "m n"]
     a: Float[Array, "m *k"]
     s: Float[Array, " m"]
-    gram: Float[Array, "n n"]
-    x: Float[Array, "n d"]  # the raw training inputs, for the way back
+    h0: Float[Array, "m p"]  # at all points, training points first; in the precision of products
+    gram: Float[Array, "p n"]
+    raw: Dataset  # for the way back
     origin: TwoLayer  # the network at t = 0
     activation: Activation
+    rate: float = eqx.field(static=True)
+    readout_rate: float = eqx.field(static=True)
+    layout: Layout = eqx.field(static=True)
 
-    def _parts(self, x: Inputs) -> tuple[Array, Array, Array]:
-        m = self.s.shape[0]
-        return x[:, :m], x[:, m:-1], x[:, -1].astype(jnp.int32)
+    def _neurons(self) -> _Neurons:
+        return _Neurons(self.b, self.a, self.s, self.h0)
 
-    def _h(self, x: Inputs) -> Float[Array, "q m"]:
-        return _pre_activations(self.b, *self._parts(x))
+    def _points(self, x: OtherInputs) -> _Points:
+        index = x[:, 0].astype(jnp.int32)
+        return _Points(index, _pick(self.gram, index, 0))
 
-    def _readout(self) -> Float[Array, "m *k"]:
-        return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1)) * self.a
+    def _sweep(self, body: Any, neurons: Any, shared: Any) -> Any:
+        return sweep(body, neurons, shared, self.layout.slab, self.layout.mesh)
 
     def __call__(self, x: Inputs) -> Outputs:
         """Σ_j s_j a_j σ(h_j(x))."""
-        return self.activation(self._h(x)) @ self._readout()
+        return _forward(self.activation, self.layout, self.b, self.a, (self.s, self.h0, self._points(x)))
 
     def rates(self) -> PyTree:
         """The rates of the origin: that of w for its coefficients B."""
-        rates = self.origin.rates()
-        return eqx.tree_at(lambda tree: (tree.b, tree.a), frozen_rates(self), (rates.w, rates.a))
+        return eqx.tree_at(lambda tree: (tree.b, tree.a), frozen_rates(self), (self.rate, self.readout_rate))
 
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Nothing is left to prepare."""
@@ -91,29 +172,126 @@ class Dual(Network):
 
     def off(self) -> Network:
         """W = W(0) - e B Φ(X)^T."""
-        w = self.origin.w
+        origin = self.origin.anchored(self.raw)
+        w = origin.w
         assert w is not None
-        moved = w - float(w.shape[1]) ** self.origin.scaling.feature * self.b @ self.origin.embedding(self.x)
-        return altered(self.origin, w=moved, a=self.a)
+        moved = w - float(w.shape[1]) ** origin.scaling.feature * self.b @ origin.embedding(self.raw.x)
+        return altered(origin, w=moved, a=self.a)
 
     def hidden(self, x: Inputs) -> dict[str, Float[Array, "q m"]]:
         """h_j(x)."""
-        return {"hidden": self._h(x)}
+        body = lambda neurons, points: (_h(neurons, points), None)  # noqa: E731
+        return {"hidden": self._sweep(body, self._neurons(), self._points(x))[0].T}
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
         """|w_j - w_j(0)| = sqrt(b_j G b_j^T), without ever building w."""
         assert isinstance(start, Dual)
-        moved = self.b - start.b
-        return {"hidden": jnp.sqrt(jnp.maximum(jnp.sum((moved @ self.gram) * moved, axis=1), 0.0))}
+
+        def body(neurons: tuple[Array, Array], gram: Array) -> tuple[Array, None]:
+            moved = neurons[0] - neurons[1]
+            square = jnp.sum((moved.astype(gram.dtype) @ gram) * moved.astype(gram.dtype), axis=1)
+            return jnp.sqrt(jnp.maximum(square, 0.0)).astype(moved.dtype), None
+
+        square = self.gram[: self.b.shape[1]]
+        return {"hidden": self._sweep(body, (self.b, start.b), square)[0]}
 
     def permute(self, layer: str, order: Int[Array, " m"]) -> Dual:
-        """Refuse: the samples carry h_0 in the order of the neurons."""
-        raise UserError("In Gram coordinates samples know the order of the neurons: permute before `dual`.")
+        """Refuse: the way back, to weights, knows the order of the neurons."""
+        raise UserError("In Gram coordinates the neurons keep their order: permute before `dual`.")
 
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Θ = R G(x, z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained."""
-        (_, rows, _), (_, _, index) = self._parts(x), self._parts(z)
-        return altered(self.origin, a=self.a).kernel_of(rows[:, index], self._h(x), self._h(z))
+        sigma, trained = self.activation, self.readout_rate != 0
+
+        def body(neurons: _Neurons, shared: tuple[_Points, _Points]) -> tuple[None, Any]:
+            h_x, h_z = (_h(neurons, points) for points in shared)
+            return None, self._overlaps(
+                neurons, (sigma.derivative(h_x), sigma.derivative(h_z)), (sigma(h_x), sigma(h_z)) if trained else None
+            )
+
+        points = self._points(x), self._points(z)
+        gates, values = self._sweep(body, self._neurons(), points)[1]
+        n = self.b.shape[1]
+
+        def afresh() -> Array:  # between test points, which is rare
+            origin, all_ = self.origin.anchored(self.raw), _all_points(self.raw)
+            phi_x, phi_z = (origin.embedding(all_[one.index]).astype(self.gram.dtype) for one in points)
+            return float(phi_x.shape[1]) ** (2 * origin.scaling.feature) * (phi_x @ phi_z.T)
+
+        columns = jnp.all(points[1].index < n)
+        gram = jax.lax.cond(columns, lambda: _pick(points[0].rows, points[1].index, 1), afresh)
+        return self._assembled(gram, gates, values)
+
+    def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
+        """Sums over neurons, made in the precision of products and handed on in that of the state."""
+        left, right = slopes
+        gates = gate_overlap(left, right, _readout(neurons).astype(left.dtype)).astype(neurons.b.dtype)
+        if values is None:
+            return gates, None
+        left, right = values
+        own = (left * (neurons.s**2)[:, None].astype(left.dtype)).T @ right
+        return gates, own.astype(neurons.b.dtype)
+
+    def _assembled(self, gram: Array, gates: Array, values: Array | None) -> Array:
+        return assembled_kernel(self.rate * gram.astype(gates.dtype), gates, values, self.readout_rate)
+
+    def push(self, x: Inputs, change: PyTree) -> Outputs:
+        """J(x) v = Σ_j c_j σ'(h_j) h_j', with h' = -B' G, plus the read-out's part where it is trained."""
+
+        def body(neurons: tuple[_Neurons, Array, Array | None], points: _Points) -> tuple[None, Array]:
+            here, b, a = neurons
+            h = _h(here, points)
+            moved = self.activation.derivative(h) * (b.astype(h.dtype) @ points.rows.T)
+            out = -_outputs(moved, _readout(here))
+            if a is not None:
+                scale = here.s.reshape((-1,) + (1,) * (a.ndim - 1))
+                out = out + _outputs(self.activation(h), scale * a)
+            return None, out
+
+        return self._sweep(body, (self._neurons(), change.b, change.a), self._points(x))[1]
+
+    def view(self, x: Inputs) -> View:
+        """Outputs, and pre-activations if there is room to keep them."""
+        kept = self.layout.slab is None
+
+        def body(neurons: _Neurons, points: _Points) -> tuple[Array | None, Array]:
+            h = _h(neurons, points)
+            return h if kept else None, _outputs(self.activation(h), _readout(neurons))
+
+        hidden, outputs = self._sweep(body, self._neurons(), self._points(x))
+        return View(outputs, hidden)
+
+    def chord(self, view: View, signal: Outputs, x: OtherInputs) -> DualChord:
+        """Slopes averaged, neuron by neuron and point by point, over the way on which ``signal`` would lead."""
+        points, kept = self._points(x), self.layout.slab is None
+
+        def body(neurons: Any, shared: Any) -> tuple[Any, Any]:
+            slopes, values, a = self._along(*neurons, *shared)
+            n = signal.shape[0]
+            middle = _Neurons(neurons[0].b, a, neurons[0].s, neurons[0].h0)
+            sums = self._overlaps(middle, (slopes, slopes[:, :n]), None if values is None else (values, values[:, :n]))
+            each = (slopes[:, :n], None if values is None else values[:, :n], a) if kept else None
+            return each, sums
+
+        each, (gates, values) = self._sweep(body, (self._neurons(), view.hidden), (points, signal))
+        kernel = self._assembled(points.rows, gates, values)
+        return DualChord(kernel=kernel, network=self, points=points, signal=signal, each=each)
+
+    def _along(
+        self, neurons: _Neurons, hidden: Array | None, points: _Points, signal: Outputs
+    ) -> tuple[Array, Array | None, Array]:
+        """σ', σ (for a trained read-out) and a, averaged over the way on which ``signal`` leads from here."""
+        n, sigma = signal.shape[0], self.activation
+        h = _h(neurons, points) if hidden is None else hidden
+        told = _onto_neurons(_readout(neurons), signal).astype(h.dtype)
+        kick = self.rate * sigma.derivative(h[:, :n]) * told
+        ahead = h - kick @ points.rows.T
+        slopes = sigma.slope_between(h, ahead)
+        if self.readout_rate == 0:
+            return slopes, None, neurons.a
+        scale = neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1))
+        read = self.readout_rate * scale * (sigma(h[:, :n]).astype(signal.dtype) @ signal)
+        return slopes, 0.5 * (sigma(h) + sigma(ahead)), neurons.a - 0.5 * read
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
@@ -121,36 +299,73 @@ class Dual(Network):
         return [dual(network, data) for network, data in TwoLayer.examples(key=key) if isinstance(network, TwoLayer)]
 
 
-def dual(network: TwoLayer, data: Dataset) -> tuple[Dual, Dataset]:
+class DualChord(Chord):
+    """The linearisation of a `Dual` along a stretch of its way: slopes kept, or made again slab by slab."""
+
+    network: Dual
+    points: _Points
+    signal: Outputs  # that leads along the stretch
+    each: tuple[Array, Array | None, Array] | None
+    kernel: Float[Array, "..."]
+
+    def response(self, signal: Outputs) -> PyTree:
+        """B' = R c σ' u and a' = -R_a s σ u, with everything averaged along the stretch."""
+        net, n = self.network, signal.shape[0]
+
+        def body(neurons: tuple[_Neurons, Any], shared: Any) -> tuple[Any, None]:
+            here, each = neurons
+            points, lead, signal = shared
+            slopes, values, a = net._along(here, None, points, lead) if each is None else each
+            told = _onto_neurons(_readout(_Neurons(here.b, a, here.s, here.h0)), signal)
+            b = (net.rate * slopes * told.astype(slopes.dtype)).astype(here.b.dtype)
+            if values is None:
+                return (b, None), None
+            scale = here.s.reshape((-1,) + (1,) * (here.a.ndim - 1))
+            return (b, -net.readout_rate * scale * (values.astype(signal.dtype) @ signal)), None
+
+        train = _Points(self.points.index[:n], self.points.rows[:n])
+        (b, a), _ = net._sweep(body, (net._neurons(), self.each), (train, self.signal, signal))
+        nothing = jax.tree.map(lambda _: None, eqx.filter(net, eqx.is_array))
+        return eqx.tree_at(lambda tree: (tree.b, tree.a), nothing, (b, a), is_leaf=lambda leaf: leaf is None)
+
+
+def _all_points(data: Dataset) -> Float[Array, "p d"]:
+    return data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
+
+
+def dual(network: TwoLayer, data: Dataset, layout: Layout = Layout()) -> tuple[Dual, Dataset]:  # noqa: B008
     """Write a network and its data in Gram coordinates; an infinite embedding becomes exact on the data's points."""
-    network = network.anchored(data)
-    points = data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
-    phi, h0 = network.features(points)
-    assert network.w is not None
-    rows = float(network.w.shape[1]) ** (2 * network.scaling.feature) * (phi @ phi.T)
-    index = jnp.arange(points.shape[0], dtype=points.dtype)
-    samples = jnp.concatenate([h0, rows, index[:, None]], axis=1)
-    n = data.n
+    there = network.anchored(data)
+    points = _all_points(data)
+    phi, w, n = there.embedding(points), there.w, data.n
+    assert w is not None
+    product = points.dtype if layout.product is None else layout.product
+    phi, w = phi.astype(product), w.astype(product)
+    e = float(w.shape[1]) ** there.scaling.feature
+    h0 = e * (w @ phi.T)
+    if layout.mesh is not None:
+        h0 = jax.lax.with_sharding_constraint(h0, NamedSharding(layout.mesh, PartitionSpec(AXIS)))
+    index = jnp.arange(points.shape[0], dtype=points.dtype)[:, None]
     prepared = eqx.tree_at(
         lambda d: (d.x, d.x_test),
         data,
-        (samples[:n], None if data.x_test is None else samples[n:]),
+        (index[:n], None if data.x_test is None else index[n:]),
         is_leaf=lambda leaf: leaf is None,
     )
-    b = jnp.zeros((network.width, n), points.dtype)
-    coordinates = Dual(b, network.a, network.s, rows[:n, :n], data.x, network, network.activation)
-    return coordinates, prepared
-
-
-Coordinates = Literal["weights", "gram"]
-
-
-def prepare(network: Network, data: Dataset, coordinates: Coordinates) -> tuple[Network, Dataset]:
-    """Do the frozen work once, in the coordinates asked for."""
-    if coordinates == "weights":
-        return network.on(data)
-    if coordinates != "gram":
-        raise UserError(f"Coordinates are 'weights' or 'gram', not '{coordinates}'.")
-    if not isinstance(network, TwoLayer):
-        raise UserError(f"Gram coordinates are those of a TwoLayer network; {type(network).__name__} stays in weights.")
-    return dual(network, data)
+    rates = there.rates()
+    return (
+        Dual(
+            jnp.zeros((network.width, n), points.dtype),
+            network.a,
+            network.s,
+            h0,
+            e**2 * (phi @ phi[:n].T),
+            data,
+            network,
+            network.activation,
+            rates.w,
+            rates.a,
+            layout,
+        ),
+        prepared,
+    )

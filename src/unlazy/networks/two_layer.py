@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
+from unlazy._memory import must_fit
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, Tanh
 from unlazy.data import Dataset
@@ -69,6 +70,7 @@ class TwoLayer(Network):
         ):
             if given is not None and not isinstance(given, wanted):
                 raise UserError(f"{given!r} is no {wanted.__name__}: give an object, say {name}.")
+        _room_for(width, inputs, embedding or Identity())
         weight_key, sign_key, embedding_key = jax.random.split(key, 3)
         self.activation = Tanh() if activation is None else activation
         self.embedding = (embedding or Identity()).draw(inputs, self.activation, key=embedding_key)
@@ -202,27 +204,10 @@ class TwoLayer(Network):
         Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
         """
         (phi_x, h_x), (phi_z, h_z) = self.features(x), self.features(z)
-        return self.kernel_of(self._factor() ** 2 * (phi_x @ phi_z.T), h_x, h_z)
-
-    def kernel_of(
-        self, gram: Float[Array, "n p"], h_x: Float[Array, "n m"], h_z: Float[Array, "p m"]
-    ) -> Float[Array, "..."]:
-        """Θ from the kernel e² Φ(x)·Φ(z) of the features and the pre-activations, wherever those come from."""
-        rates = self.rates()
-        gram = rates.w * gram
-        slope_x, slope_z = self.activation.derivative(h_x), self.activation.derivative(h_z)
-        readout = self._readout()
-        if readout.ndim == 1:
-            kernel = gram * ((slope_x * (readout**2)[None, :]) @ slope_z.T)
-        else:
-            gates = jnp.einsum("nj,jc,jd,pj->ncpd", slope_x, readout, readout, slope_z, optimize="optimal")
-            kernel = gram[:, None, :, None] * gates
-        if self.train_readout:
-            values = rates.a * (self.activation(h_x) * (self.s**2)[None, :]) @ self.activation(h_z).T
-            if readout.ndim == 2:  # each output has a read-out of its own: no part across outputs
-                values = values[:, None, :, None] * jnp.eye(readout.shape[1], dtype=values.dtype)[None, :, None, :]
-            kernel = kernel + values
-        return kernel
+        rates, sigma, slope = self.rates(), self.activation, self.activation.derivative
+        gates = gate_overlap(slope(h_x).T, slope(h_z).T, self._readout())
+        values = sigma(h_x) @ ((self.s**2)[:, None] * sigma(h_z).T) if self.train_readout else None
+        return assembled_kernel(rates.w * self._factor() ** 2 * (phi_x @ phi_z.T), gates, values, rates.a)
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
@@ -245,3 +230,37 @@ class TwoLayer(Network):
             (one(embedding=Infinite(depth=2, activation=Erf())), data),
             (one(outputs=3, train_readout=True, scaling=ntk), several),
         ]
+
+
+def _room_for(width: int, inputs: int, embedding: Embedding) -> None:
+    """Refuse weights that memory cannot hold before they are drawn, which takes about twice their size."""
+    features = embedding.size(inputs)
+    if math.isfinite(features):
+        must_fit(
+            2.0 * width * features * jnp.result_type(float).itemsize,
+            f"A layer of {width:,} neurons on {int(features):,} features",
+            "take fewer, float32, or embedding=Infinite(), whose features need no memory",
+        )
+
+
+def gate_overlap(
+    slope_x: Float[Array, "m n"], slope_z: Float[Array, "m p"], readout: Float[Array, "m *k"]
+) -> Float[Array, "..."]:
+    """Σ_j c_j² σ'(h_j(x)) σ'(h_j(z)), of shape (n, p); with several outputs Σ_j c_jk c_jl ... (n, k, p, l)."""
+    if readout.ndim == 1:
+        return (slope_x * (readout**2)[:, None]).T @ slope_z
+    return jnp.einsum("jn,jc,jd,jp->ncpd", slope_x, readout, readout, slope_z, optimize="optimal")
+
+
+def assembled_kernel(
+    gram: Float[Array, "n p"], gates: Float[Array, "..."], values: Float[Array, "n p"] | None, rate: float
+) -> Float[Array, "..."]:
+    """Θ from the features' kernel R e² Φ(x)·Φ(z), the overlap of gates, and that of a trained read-out's values."""
+    several = gates.ndim == 4
+    kernel = (gram[:, None, :, None] if several else gram) * gates
+    if values is None:
+        return kernel
+    own = rate * values
+    if several:  # each output has a read-out of its own: no part across outputs
+        own = own[:, None, :, None] * jnp.eye(gates.shape[1], dtype=own.dtype)[None, :, None, :]
+    return kernel + own

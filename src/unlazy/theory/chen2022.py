@@ -66,4 +66,4 @@ class FeaturesMustMove(Theorem):
 def _random_labels(scaling: Scaling) -> Trajectory:
     keys = jax.random.split(jax.random.key(0))
     network = TwoLayer(64, 5, scaling=scaling, key=keys[0])
-    return GradientFlow(rtol=1e-4, atol=1e-6)(network, random_labels(5, 5, key=keys[1]), [50.0])
+    return GradientFlow(tolerance=1e-4)(network, random_labels(5, 5, key=keys[1]), [50.0])
