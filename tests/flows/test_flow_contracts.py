@@ -10,7 +10,7 @@ from unlazy import flows
 from unlazy._catalogue import members
 from unlazy._errors import UserError
 from unlazy.data import Dataset
-from unlazy.flows import Adam, Descent, Exponential, Flow, GradientFlow, Momentum, Status
+from unlazy.flows import Adam, Descent, Exponential, Flow, GradientFlow, Momentum, Stabilised, Status
 from unlazy.flows._journey import named
 from unlazy.losses import CrossEntropy, Logistic
 from unlazy.networks import RandomLayers, TwoLayer, divide
@@ -18,7 +18,10 @@ from unlazy.probes import TestLoss, TrainLoss
 
 MEMBERS = members(flows, Flow)
 CASES = {name: flow() for name, flow in MEMBERS.items()} | {
-    "exponential": Exponential(tolerance=1e-8),  # tight enough for the comparison of runs that stop in other places
+    # Tight enough for the comparison of runs that stop in other places.
+    "gradient-flow": GradientFlow(tolerance=1e-8),
+    "exponential": Exponential(tolerance=1e-8),
+    "stabilised": Stabilised(tolerance=1e-8),
     "descent-momentum": Descent(rate=0.5, optimiser=Momentum(0.9)),
     "descent-adam-minibatch": Descent(rate=0.01, optimiser=Adam(), batch=3),
 }

@@ -164,7 +164,8 @@ def test_a_broken_checkpoint_is_named(tmp_path, recipe):
     checkpoint = interrupted(tmp_path, recipe)
     whole = checkpoint.read_bytes()
     flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 0xFF
+    middle = len(whole) // 2
+    flipped[middle : middle + 256] = bytes(byte ^ 0xFF for byte in flipped[middle : middle + 256])
     one = tmp_path / "one.npy"
     np.save(one, np.zeros(3))
     for content in (b"", b"nonsense", whole[: len(whole) // 2], bytes(flipped), one.read_bytes()):

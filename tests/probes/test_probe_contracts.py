@@ -70,8 +70,9 @@ def test_what_is_seen_are_finite_floats(probe, run, data):
 
 @contract
 def test_precision_is_kept(probe, run, data):
-    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, run)
-    leaves = jax.tree.leaves(look(probe, single.final, single.start, data.astype("float32")))
+    ends = (run.final, run.start)
+    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, ends)
+    leaves = jax.tree.leaves(look(probe, *single, data.astype("float32")))
     assert all(leaf.dtype == jnp.float32 for leaf in leaves)
 
 

@@ -1,5 +1,7 @@
 """Contracts that every theorem found in the room must keep."""
 
+import copy
+
 import equinox as eqx
 import jax.numpy as jnp
 import pytest
@@ -32,16 +34,24 @@ def test_a_run_can_ask_all_theorems():
     assert findings["features-must-move"].verdict is Verdict.HOLDS
 
 
+def with_ends(run, **ends):
+    """The same run with other networks at its ends."""
+    other = copy.copy(run)
+    vars(other).update(ends)
+    return other
+
+
 def test_features_must_move_notices_a_function_that_changed_without_them():
     run = FeaturesMustMove().example()
     # A read-out ten times as large at the end changes f while the features stay where they are.
-    cheat = eqx.tree_at(lambda r: r.final, run, eqx.tree_at(lambda n: n.a, run.start, 10 * run.start.a))
+    cheat = with_ends(run, final=eqx.tree_at(lambda n: n.a, run.start, 10 * run.start.a))
     assert FeaturesMustMove().check(cheat).verdict is Verdict.FAILS
 
 
 def test_features_must_move_is_silent_without_its_hypotheses():
     run = FeaturesMustMove().example()
-    uneven = eqx.tree_at(lambda r: r.start.a, run, run.start.a * jnp.linspace(1, 2, run.start.width))
+    start = eqx.tree_at(lambda n: n.a, run.start, run.start.a * jnp.linspace(1, 2, run.start.width))
+    uneven = with_ends(run, start=start)
     finding = FeaturesMustMove().check(uneven)
     assert finding.verdict is Verdict.SILENT
     assert "±c" in finding.why

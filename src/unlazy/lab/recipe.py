@@ -268,7 +268,12 @@ def _hints(maker: Any) -> dict[str, Any]:
     """Give the types of a maker's options; where a field's converter does not say what it takes, the field does."""
     if not inspect.isclass(maker):
         return typing.get_type_hints(maker, include_extras=True)
-    own, fields = typing.get_type_hints(maker.__init__, include_extras=True), typing.get_type_hints(maker)
+    # A field that is inherited is annotated in the words of its own module.
+    words = {
+        name: value for base in reversed(maker.__mro__) for name, value in vars(sys.modules[base.__module__]).items()
+    }
+    own = typing.get_type_hints(maker.__init__, localns=words, include_extras=True)
+    fields = typing.get_type_hints(maker)
     return {name: fields.get(name, hint) if hint is Any else hint for name, hint in own.items()}
 
 
