@@ -21,7 +21,7 @@ CASES = {name: flow() for name, flow in MEMBERS.items()} | {
     # Tight enough for the comparison of runs that stop in other places.
     "gradient-flow": GradientFlow(tolerance=1e-8),
     "exponential": Exponential(tolerance=1e-8),
-    "stabilised": Stabilised(tolerance=1e-8),
+    "stabilised": Stabilised(tolerance=1e-9),
     "descent-momentum": Descent(rate=0.5, optimiser=Momentum(0.9)),
     "descent-adam-minibatch": Descent(rate=0.01, optimiser=Adam(), batch=3),
 }

@@ -70,6 +70,10 @@ class Coordinated(Stepper):
         """Say why this flow is not the same in Gram coordinates, if it is not."""
         return None
 
+    def picks_samples(self) -> bool:
+        """Whether it looks at some of the samples at a time, or always at all of them in their order."""
+        return False
+
     def layout(self, network: Network, data: Dataset, runs: int = 1) -> Layout:
         """Say how neurons are gone through: in slabs if not everything fits, on which devices, in which precision."""
         if self.coordinates != "gram" or not isinstance(network, TwoLayer):
@@ -105,7 +109,8 @@ class Coordinated(Stepper):
     def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
         """Do the frozen work once, in the coordinates chosen."""
         if self.coordinates == "gram" and isinstance(network, TwoLayer):
-            return dual(network, data, layout)
+            prepared, seen = dual(network, data, layout)
+            return prepared, seen if self.picks_samples() else eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0])
         return network.on(data)
 
 

@@ -32,4 +32,9 @@ def output_scale(f: Outputs, data: Dataset) -> Scalar:
 
 def watched(data: Dataset) -> Array:
     """The inputs on which errors are judged: all that are trained on, and some of the test inputs."""
-    return data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test[:WATCHED]])
+    if data.x_test is None:
+        return data.x
+    test = data.x_test[:WATCHED]
+    if data.x.shape[1:] == (0,):  # Gram coordinates: points in their order, training points first
+        return jnp.zeros((data.n + test.shape[0], 0), data.x.dtype)
+    return jnp.concatenate([data.x, test])

@@ -72,6 +72,10 @@ class Descent(Coordinated):
             '(Adam, clipping) needs coordinates = "weights".'
         )
 
+    def picks_samples(self) -> bool:
+        """Minibatches do, and clipping goes through samples one by one."""
+        return self.batch is not None or self.clip_sample is not None
+
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""
         if isinstance(self.schedule, Constant):

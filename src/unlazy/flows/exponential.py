@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._errors import UserError
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
+from unlazy.flows._attempt import Attempt, either, settled
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._decay import Decay
 from unlazy.flows._outputs import check_tolerance, output_scale, watched
@@ -19,7 +20,7 @@ from unlazy.losses import Loss, Squared
 from unlazy.networks import Network, View, divide
 
 # A PI controller: proportional to the error with some memory of the last one, so that steps settle without rejections.
-_GROWTH, _SHRINK, _SAFETY, _POWER, _PAST = 3.0, 0.3, 0.85, 0.35, 0.2
+_GROWTH, _SHRINK, _SAFETY, _POWER, _PAST = 3.0, 0.3, 0.9, 0.2, 0.1
 _PASSES = 3  # two gradients and a kernel, which costs as much
 
 
@@ -110,27 +111,16 @@ class Exponential(Coordinated):
                 keep, step, ratio = good, s.memory.step, s.memory.ratio
             # Far below the fastest time scale nothing is gained any more: what is left is rounding, or no number.
             stuck = ~keep & (size * s.memory.decay.rates[-1] < 1e-6)
-            problem = jnp.where(good, code(Status.step_too_small), code(Status.not_finite))
-            left = jnp.where(keep, jnp.where(clipped, 0, s.left - size), s.left)
-            limit = (s.steps + s.rejected + 1 >= jnp.asarray(self.max_steps)) & (left > 0)
-            trouble = jnp.where(stuck, problem, jnp.where(limit, code(Status.step_limit), 0))
-
-            def chosen(new: PyTree, old: PyTree) -> PyTree:
-                return jax.tree.map(lambda a, b: jnp.where(keep, a, b), new, old)
-
+            attempt = Attempt(moved, size, keep, good, stuck, error, _PASSES)
             # The attempt's kernel serves the next guess even where the attempt was rejected, if it is a number at all.
-            usable = jax.tree.map(lambda a, b: jnp.where(good, a, b), decay, s.memory.decay)
-            memory = Memory(step, jnp.where(keep, ratio, s.memory.ratio), s.memory.scale, chosen(after, before), usable)
-            return State(
-                chosen(moved, s.trained),
-                memory,
-                left,
-                s.steps + keep,
-                s.rejected + ~keep,
-                trouble.astype(s.code.dtype),
-                s.evaluations + _PASSES,
-                s.error + jnp.where(keep, error, 0),
+            memory = Memory(
+                step,
+                jnp.where(keep, ratio, s.memory.ratio),
+                s.memory.scale,
+                either(keep, after, before),
+                either(good, decay, s.memory.decay),
             )
+            return settled(s, attempt, memory, self.max_steps)
 
         return jax.lax.while_loop(going, body, state)
 

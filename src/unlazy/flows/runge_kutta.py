@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
+from unlazy.flows._attempt import Attempt, either, length, settled
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
 from unlazy.losses import Loss, Squared
@@ -131,36 +132,13 @@ class RungeKutta(Coordinated):
                 keep = keep & good
                 proposed = jnp.where(good, t1 - t0, size / 10)
                 step = jnp.where(keep & clipped, jnp.maximum(proposed, s.memory.step), proposed)
-                missed = _norm(error) / jnp.maximum(_norm(y), jnp.finfo(dtype).tiny)
-                stuck = ~keep & (_distance(y, s.trained) <= 4 * eps * _norm(s.trained))
+                missed = length(error) / jnp.maximum(length(y), jnp.finfo(dtype).tiny)
+                stuck = ~keep & (length(jax.tree.map(jnp.subtract, y, s.trained)) <= 4 * eps * length(s.trained))
             else:
                 keep, control, step, stuck, missed = good, None, s.memory.step, ~good, jnp.nan
-            problem = jnp.where(good, code(Status.step_too_small), code(Status.not_finite))
-            limit = s.steps + s.rejected + 1 >= jnp.asarray(self.max_steps)
-            trouble = jnp.where(stuck | ~jnp.isfinite(step), problem, jnp.where(limit, code(Status.step_limit), 0))
-            chosen = Memory(step, _where(keep, solver, s.memory.solver), _where(keep, control, s.memory.controller))
-            left = jnp.where(keep, jnp.where(clipped, 0, s.left - size), s.left)
-            return State(
-                _where(keep, y, s.trained),
-                chosen,
-                left,
-                s.steps + keep,
-                s.rejected + ~keep,
-                jnp.where((trouble == code(Status.step_limit)) & (left <= 0), 0, trouble).astype(s.code.dtype),
-                s.evaluations + self._stages(),
-                s.error + jnp.where(keep, missed, 0).astype(s.error.dtype),
-            )
+            keep, stuck = jnp.asarray(keep), jnp.asarray(stuck | ~jnp.isfinite(step))
+            memory = Memory(step, either(keep, solver, s.memory.solver), either(keep, control, s.memory.controller))
+            attempt = Attempt(y, size, keep, good, stuck, jnp.asarray(missed), self._stages())
+            return settled(s, attempt, memory, self.max_steps)
 
         return jax.lax.while_loop(going, body, state)
-
-
-def _where(choice: Any, yes: PyTree, no: PyTree) -> PyTree:
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
-
-
-def _norm(tree: PyTree) -> Array:
-    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
-
-
-def _distance(one: PyTree, other: PyTree) -> Array:
-    return _norm(jax.tree.map(jnp.subtract, one, other))

@@ -56,6 +56,11 @@ class Network(eqx.Module):
         The tree is that of ``equinox.filter(self, equinox.is_inexact_array)``; start from `frozen_rates`.
         """
 
+    @property
+    def kinked(self) -> bool:
+        """Whether f has kinks in its parameters, at which neurons may chatter (ReLU and its like)."""
+        return False
+
     @abc.abstractmethod
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Do all work on ``data`` that training cannot change once and for all.

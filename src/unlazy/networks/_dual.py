@@ -46,12 +46,31 @@ class _Neurons(eqx.Module):
     s: Float[Array, " m"]
     h0: Float[Array, "m p"]
 
+    def scale(self) -> Float[Array, "m *1"]:
+        """s_j, to be multiplied with read-outs."""
+        return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1))
+
 
 class _Points(eqx.Module):
-    """The points at which neurons are looked at: their place among all points, and their rows of the kernel."""
+    """The points at which neurons are looked at: their place among all points, and their rows of the kernel.
 
-    index: Int[Array, " q"]
+    Without an index they are the first ones in their order.
+    """
+
+    index: Int[Array, " q"] | None
     rows: Float[Array, "q n"]
+
+    def place(self) -> Int[Array, " q"]:
+        """Their place among all points."""
+        return jnp.arange(self.rows.shape[0]) if self.index is None else self.index
+
+    def first(self, count: int) -> _Points:
+        """The first of them."""
+        return _Points(None if self.index is None else self.index[:count], self.rows[:count])
+
+    def of(self, array: Float[Array, "m p"]) -> Float[Array, "m q"]:
+        """Their columns of an array."""
+        return array[:, : self.rows.shape[0]] if self.index is None else _pick(array, self.index, 1)
 
 
 def _pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
@@ -68,13 +87,27 @@ def _pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
     )
 
 
+def _columns(each: Float[Array, "m q"], index: Int[Array, " q"] | None, n: int) -> Float[Array, "m n"]:
+    """Bring what belongs to points to their columns."""
+    if index is None:
+        return jnp.pad(each[:, :n], ((0, 0), (0, max(0, n - each.shape[1]))))
+
+    def sorted_in() -> Array:
+        return each @ jax.nn.one_hot(index, n, dtype=each.dtype)
+
+    if index.shape[0] != n:
+        return sorted_in()
+    # All samples, as a rule in their own order: nothing to sort.
+    return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
+
+
 def _h(neurons: _Neurons, points: _Points) -> Float[Array, "m q"]:
-    start = _pick(neurons.h0, points.index, 1)
+    start = points.of(neurons.h0)
     return start - neurons.b.astype(start.dtype) @ points.rows.T
 
 
 def _readout(neurons: _Neurons) -> Float[Array, "m *k"]:
-    return neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1)) * neurons.a
+    return neurons.scale() * neurons.a
 
 
 def _onto_neurons(readout: Array, signal: Array) -> Float[Array, "m q"]:
@@ -83,7 +116,9 @@ def _onto_neurons(readout: Array, signal: Array) -> Float[Array, "m q"]:
 
 
 def _outputs(values: Float[Array, "m q"], readout: Array) -> Outputs:
-    return values.T.astype(readout.dtype) @ readout  # summed in the precision of the state
+    # Summed in the precision of the state, and in the order in which values lie in memory.
+    values = values.astype(readout.dtype)
+    return readout @ values if readout.ndim == 1 else values.T @ readout
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -110,16 +145,8 @@ def _backward(activation: Activation, layout: Layout, kept: Any, signal: Outputs
         h = _h(neurons, points)
         each = activation.derivative(h) * _onto_neurons(_readout(neurons), signal).astype(h.dtype)
 
-        def to_its_column() -> Array:
-            return each @ jax.nn.one_hot(points.index, n, dtype=each.dtype)
-
-        if points.index.shape[0] == n:  # all samples, as a rule in their own order: nothing to sort
-            columns = jax.lax.cond(jnp.all(points.index == jnp.arange(n)), lambda: each, to_its_column)
-        else:
-            columns = to_its_column()
-        scale = neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1))
-        read = scale * (activation(h).astype(signal.dtype) @ signal)
-        return (-columns.astype(neurons.b.dtype), read), None
+        read = neurons.scale() * (activation(h).astype(signal.dtype) @ signal)
+        return (-_columns(each, points.index, n).astype(neurons.b.dtype), read), None
 
     each, _ = sweep(body, _Neurons(b, a, s, h0), (points, signal), layout.slab, layout.mesh)
     return (*each, None)
@@ -131,9 +158,10 @@ _forward.defvjp(_forward_kept, _backward)
 class Dual(Network):
     """A `TwoLayer` in Gram coordinates; `dual` makes it.
 
-    A sample is its place among the training and test points. What autodiff gives for B is a velocity and not a
-    differential, so kernels and movement come from the methods here, and whatever looks at the size of a gradient
-    (Adam, clipping) has to stay in weights.
+    A sample is its place among the training and test points, (q, 1); where nothing has to be looked up (q, 0) stands
+    for the first q points in their order, which saves a quarter of a step's time. What autodiff gives for B is a
+    velocity and not a differential, so kernels and movement come from the methods here, and whatever looks at the size
+    of a gradient (Adam, clipping) has to stay in weights.
     """
 
     b: Float[Array, "m n"]
@@ -152,6 +180,8 @@ class Dual(Network):
         return _Neurons(self.b, self.a, self.s, self.h0)
 
     def _points(self, x: OtherInputs) -> _Points:
+        if x.shape[1] == 0:
+            return _Points(None, self.gram[: x.shape[0]])
         index = x[:, 0].astype(jnp.int32)
         return _Points(index, _pick(self.gram, index, 0))
 
@@ -165,6 +195,11 @@ class Dual(Network):
     def rates(self) -> PyTree:
         """The rates of the origin: that of w for its coefficients B."""
         return eqx.tree_at(lambda tree: (tree.b, tree.a), frozen_rates(self), (self.rate, self.readout_rate))
+
+    @property
+    def kinked(self) -> bool:
+        """As its activation."""
+        return bool(self.activation.kinks)
 
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Nothing is left to prepare."""
@@ -215,11 +250,11 @@ class Dual(Network):
 
         def afresh() -> Array:  # between test points, which is rare
             origin, all_ = self.origin.anchored(self.raw), _all_points(self.raw)
-            phi_x, phi_z = (origin.embedding(all_[one.index]).astype(self.gram.dtype) for one in points)
+            phi_x, phi_z = (origin.embedding(all_[one.place()]).astype(self.gram.dtype) for one in points)
             return float(phi_x.shape[1]) ** (2 * origin.scaling.feature) * (phi_x @ phi_z.T)
 
-        columns = jnp.all(points[1].index < n)
-        gram = jax.lax.cond(columns, lambda: _pick(points[0].rows, points[1].index, 1), afresh)
+        place = points[1].place()
+        gram = jax.lax.cond(jnp.all(place < n), lambda: _pick(points[0].rows, place, 1), afresh)
         return self._assembled(gram, gates, values)
 
     def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
@@ -244,8 +279,7 @@ class Dual(Network):
             moved = self.activation.derivative(h) * (b.astype(h.dtype) @ points.rows.T)
             out = -_outputs(moved, _readout(here))
             if a is not None:
-                scale = here.s.reshape((-1,) + (1,) * (a.ndim - 1))
-                out = out + _outputs(self.activation(h), scale * a)
+                out = out + _outputs(self.activation(h), here.scale() * a)
             return None, out
 
         return self._sweep(body, (self._neurons(), change.b, change.a), self._points(x))[1]
@@ -289,8 +323,7 @@ class Dual(Network):
         slopes = sigma.slope_between(h, ahead)
         if self.readout_rate == 0:
             return slopes, None, neurons.a
-        scale = neurons.s.reshape((-1,) + (1,) * (neurons.a.ndim - 1))
-        read = self.readout_rate * scale * (sigma(h[:, :n]).astype(signal.dtype) @ signal)
+        read = self.readout_rate * neurons.scale() * (sigma(h[:, :n]).astype(signal.dtype) @ signal)
         return slopes, 0.5 * (sigma(h) + sigma(ahead)), neurons.a - 0.5 * read
 
     @classmethod
@@ -320,10 +353,9 @@ class DualChord(Chord):
             b = (net.rate * slopes * told.astype(slopes.dtype)).astype(here.b.dtype)
             if values is None:
                 return (b, None), None
-            scale = here.s.reshape((-1,) + (1,) * (here.a.ndim - 1))
-            return (b, -net.readout_rate * scale * (values.astype(signal.dtype) @ signal)), None
+            return (b, -net.readout_rate * here.scale() * (values.astype(signal.dtype) @ signal)), None
 
-        train = _Points(self.points.index[:n], self.points.rows[:n])
+        train = self.points.first(n)
         (b, a), _ = net._sweep(body, (net._neurons(), self.each), (train, self.signal, signal))
         nothing = jax.tree.map(lambda _: None, eqx.filter(net, eqx.is_array))
         return eqx.tree_at(lambda tree: (tree.b, tree.a), nothing, (b, a), is_leaf=lambda leaf: leaf is None)

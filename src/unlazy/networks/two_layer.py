@@ -148,6 +148,11 @@ class TwoLayer(Network):
             rates = eqx.tree_at(lambda tree: tree.w, rates, each * float(self.w.shape[1]) ** self.scaling.feature_rate)
         return rates
 
+    @property
+    def kinked(self) -> bool:
+        """As its activation."""
+        return bool(self.activation.kinks)
+
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Send the data through the embedding once; an infinite one first becomes exact on these points."""
         if isinstance(self.embedding, Identity | Precomputed):
