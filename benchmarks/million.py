@@ -2,7 +2,7 @@
 
 The curve is laid beside those of m = 8192 with five seeds (the same data, other neurons): it should lie within their
 spread, as every width follows the same mean-field limit. Each run is a process of its own, so that peak memory is its
-own; the limit of 4 GiB given to the flow makes it go through the neurons in slabs.
+own; the limit of 5 GiB given to the flow makes it go through the neurons in slabs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ times = [float(t) for t in jnp.logspace(1, jnp.log10(50_000.0), 25)]
 begun, losses = time.perf_counter(), []
 for seed in range(seeds):
     network = TwoLayer(width, 50, embedding=Infinite(), activation=Gelu(), key=jax.random.key(1 + seed))
-    run = GradientFlow(tolerance=1e-3, memory=4.0)(network, data, times, [TrainLoss()], progress=lambda s, t: None)
+    run = GradientFlow(tolerance=1e-3, memory=5.0)(network, data, times, [TrainLoss()], progress=lambda s, t: None)
     losses.append([float(value) for value in run.seen["train-loss"]])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 print(json.dumps({"seconds": time.perf_counter() - begun, "peak": peak, "losses": losses, "stats": run.stats}))
@@ -39,6 +39,7 @@ print(json.dumps({"seconds": time.perf_counter() - begun, "peak": peak, "losses"
 
 def process(width: int, seeds: int) -> dict[str, Any]:
     """Run in a process of its own, in float32."""
+    print(f"  m = {width:,}, {seeds} seeds ...", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, "-c", SCRIPT, str(width), str(seeds)], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -199,6 +199,9 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
             print(f"{wanted.name} stopped at t = {float(result['time'][-1]):g}: {Status[name].value}")
         seconds, written = float(result.attrs["seconds"]), result.attrs["written"]
         print(f"{wanted.name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {written} in {path}")
+        if "method" in result.attrs:  # older files do not say
+            how, where, spent = (result.attrs[name] for name in ("method", "coordinates", "evaluations"))
+            print(f"Method: {how}, coordinates: {where}, gradients: {_total(spent):,}.")
     return _OK if result.attrs["finished"] else _CLAIM_FAILED
 
 
@@ -255,6 +258,10 @@ def _begin() -> None:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+def _total(value: Any) -> int:
+    return int(sum(value)) if hasattr(value, "__len__") else int(value)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -23,7 +23,8 @@ def trajectory(seed, status=Status.finished):
         "weight-movement": {"hidden": np.stack([looks, 2 * looks], axis=1)},
         "kernel": {"deep": {"drift": np.float32(looks)}},
     }
-    stats = {"steps": 7 + seed, "rejected": seed, "seconds": 1.5}
+    stats = {"steps": 7 + seed, "rejected": seed, "evaluations": 21, "error": 0.1, "seconds": 1.5}
+    stats |= {"method": "descent", "coordinates": "weights", "precision": "full"}
     nothing = dict.fromkeys(("start", "final", "data", "loss", "place"))
     made = object.__new__(Trajectory)
     values = nothing | {"times": np.array([0.0, 0.5, 2.0]), "seen": seen, "stats": stats, "status": status}

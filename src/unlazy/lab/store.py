@@ -124,9 +124,9 @@ def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
         "status": [t.status.name for t in trajectories],
         "finished": int(all(t.status.ok for t in trajectories)),
         "seconds": float(trajectories[0].stats["seconds"]),
-        "steps": [int(t.stats["steps"]) for t in trajectories],
-        "rejected": [int(t.stats["rejected"]) for t in trajectories],
     }
+    run.attrs |= {name: str(trajectories[0].stats[name]) for name in ("method", "coordinates", "precision")}
+    run.attrs |= {name: [t.stats[name] for t in trajectories] for name in ("steps", "rejected", "evaluations", "error")}
     run.attrs |= provenance()
     return run
 
