@@ -41,9 +41,9 @@ def problem(
 
 
 def errors(activation: str, outputs: np.ndarray) -> np.ndarray:
-    """Root mean square difference from the reference's test outputs, relative to them, at each of its times."""
+    """Root mean square difference from the reference's test outputs, relative to them, at each of its last times."""
     with np.load(REFERENCE) as kept:
-        wanted = kept[f"{activation}_test_outputs"]
+        wanted = kept[f"{activation}_test_outputs"][-len(outputs) :]
     return np.linalg.norm(outputs - wanted, axis=1) / np.linalg.norm(wanted, axis=1)
 
 

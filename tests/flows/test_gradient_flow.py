@@ -31,7 +31,7 @@ def p3l(activation, width=64, features=80):
     ("flow", "network", "method", "coordinates"),
     [
         (GradientFlow(), p3l(Gelu()), "exponential", "gram"),
-        (GradientFlow(), p3l(Relu()), "exponential", "gram"),
+        (GradientFlow(), p3l(Relu()), "stabilised", "gram"),  # kinks
         (GradientFlow(), TwoLayer(8, 6, key=K2), "exponential", "weights"),  # n = 24 > 2 D = 12
         (GradientFlow(), TwoLayer(8, 6, embedding=Infinite(), key=K2), "exponential", "gram"),
         (GradientFlow(coordinates="weights"), p3l(Gelu()), "exponential", "weights"),

@@ -40,9 +40,9 @@ class GradientFlow(Flow):
     the outputs, on the training inputs and up to 64 test inputs, relative to that of the targets. Single neurons may be
     off by more, above all at kinks. ``stats["error"]`` adds up the estimates.
 
-    ``method="auto"`` takes `Exponential` for squared loss on a two-layer network (up to 3000 outputs n k), `Stabilised`
-    for other losses, networks and sizes, and `RungeKutta` for tolerances below 1e-6, which then bound the relative
-    error of the parameters. Coordinates, memory and devices are those of these methods. ``precision="auto"`` is mixed
+    ``method="auto"`` takes `Exponential` for squared loss on a smooth two-layer network (up to 3000 outputs n k),
+    `Stabilised` for other losses, networks and sizes and wherever there are kinks, and `RungeKutta` for tolerances
+    below 1e-6, which then bound the relative error of the parameters. Coordinates, memory and devices are those of these methods. ``precision="auto"`` is mixed
     for large problems in float64 whose tolerance float32 products do not touch. ``stats`` says what was chosen.
     """
 
@@ -98,5 +98,6 @@ class GradientFlow(Flow):
             return self.method
         if float(self.tolerance) < _FINE:
             return "runge-kutta"
-        solvable = isinstance(self.loss, Squared) and data.y.size <= _MOST_OUTPUTS
+        # At kinks both methods need as many steps, and Chebyshev stages cost less than an eigendecomposition.
+        solvable = isinstance(self.loss, Squared) and data.y.size <= _MOST_OUTPUTS and not network.kinked
         return "exponential" if solvable and isinstance(network, TwoLayer | TangentModel) else "stabilised"
