@@ -200,8 +200,7 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
         seconds, written = float(result.attrs["seconds"]), result.attrs["written"]
         print(f"{wanted.name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {written} in {path}")
         if "method" in result.attrs:  # older files do not say
-            how, where, spent = (result.attrs[name] for name in ("method", "coordinates", "evaluations"))
-            print(f"Method: {how}, coordinates: {where}, gradients: {_total(spent):,}.")
+            print(f"Method: {result.attrs['method']}; {_total(result.attrs['evaluations']):,} gradients.")
     return _OK if result.attrs["finished"] else _CLAIM_FAILED
 
 

@@ -70,6 +70,7 @@ def test_a_file_opens_without_this_package(store, recipe, run):
     assert (attributes["name"], attributes["digest"]) == (recipe.name, recipe.digest)
     assert list(attributes["status"]) == ["finished", "finished"]
     assert list(attributes["steps"]) == [11, 12]
+    assert attributes["method"].startswith("descent")
     assert attributes["finished"] == 1
     assert attributes["seconds"] == 1.5
 

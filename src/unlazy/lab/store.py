@@ -125,7 +125,8 @@ def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
         "finished": int(all(t.status.ok for t in trajectories)),
         "seconds": float(trajectories[0].stats["seconds"]),
     }
-    run.attrs |= {name: str(trajectories[0].stats[name]) for name in ("method", "coordinates", "precision")}
+    stats = trajectories[0].stats
+    run.attrs["method"] = f"{stats['method']}, coordinates: {stats['coordinates']}, precision: {stats['precision']}"
     run.attrs |= {name: [t.stats[name] for t in trajectories] for name in ("steps", "rejected", "evaluations", "error")}
     run.attrs |= provenance()
     return run
