@@ -42,8 +42,9 @@ class GradientFlow(Flow):
 
     ``method="auto"`` takes `Exponential` for squared loss on a smooth two-layer network (up to 3000 outputs n k),
     `Stabilised` for other losses, networks and sizes and wherever there are kinks, and `RungeKutta` for tolerances
-    below 1e-6, which then bound the relative error of the parameters. Coordinates, memory and devices are those of these methods. ``precision="auto"`` is mixed
-    for large problems in float64 whose tolerance float32 products do not touch. ``stats`` says what was chosen.
+    below 1e-6, which then bound the relative error of the parameters. Coordinates, memory and devices are those of
+    these methods. ``precision="auto"`` is mixed for large problems in float64 whose tolerance float32 products do not
+    touch. ``stats`` says what was chosen.
     """
 
     loss: Loss = Squared()
