@@ -136,6 +136,20 @@ def test_a_room_may_be_a_single_file(zoo, animal):
     assert set(members(dogs, animal)) == {"great-dane", "puppy"}
 
 
+def test_a_folder_of_a_room_is_looked_into(zoo, animal, tmp_path):
+    folder = tmp_path / zoo.__name__ / "farm"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(f"from {zoo.__name__}.farm.geese import GreyGoose\n")
+    text = f"from {zoo.__name__}._base import Animal\nclass GreyGoose(Animal):\n    def sound(self): return ''\n"
+    (folder / "geese.py").write_text(text)
+    (folder / "_hidden.py").write_text(text.replace("GreyGoose", "Fox"))
+    importlib.invalidate_caches()
+    assert "grey-goose" in members(zoo, animal)
+    assert "fox" not in members(zoo, animal)
+    names = [module.__name__.partition(".")[2] for module in modules(zoo)]
+    assert names == ["cats", "dogs", "farm", "farm.geese"]
+
+
 def test_two_members_of_one_name_are_not_quietly_one(zoo, animal, tmp_path):
     text = f"from {zoo.__name__}._base import Animal\nclass Tabby(Animal):\n    def sound(self): return ''\n"
     (tmp_path / zoo.__name__ / "more.py").write_text(text)

@@ -16,8 +16,10 @@ from unlazy._errors import UserError
 from unlazy.flows import Journey
 from unlazy.lab import Interrupted, Lab, parse
 from unlazy.papers import chen2022
+from unlazy.theory import Finding, Verdict, theorems
+from unlazy.theory.chen2022 import FeaturesMustMove
 
-COMMANDS = ("demo", "reproduce", "panels", "run", "bench")
+COMMANDS = ("demo", "reproduce", "panels", "run", "theorems", "certify", "bench")
 RECIPE = """
 name = "tiny"
 probes = ["train-loss", "feature-movement"]
@@ -267,6 +269,58 @@ def test_the_demo_writes_a_report(call, made_up, tmp_path):
     assert (tmp_path / "new" / "other.html").exists()
 
 
+# ---------------------------------------------------------------- theorems and certify
+
+
+def test_theorems_are_listed(call):
+    status, out, err = call("theorems")
+    assert (status, err) == (0, "")
+    assert "chen2022/lemma-1" in out
+    status, out, err = call("theorems", "--json")
+    rows = strict_json(out)
+    assert (status, err) == (0, "")
+    assert [row["theorem"] for row in rows] == list(theorems())
+    assert all(set(row) == {"theorem", "source", "statement", "feasible"} for row in rows)
+
+
+def test_a_recipe_is_certified(call, recipe, tmp_path):
+    status, out, err = call("certify", recipe, "--theorem", "chen2022")
+    assert (status, err) == (0, "")
+    rows = {line.split()[0]: line.split()[1] for line in out.splitlines() if line.startswith("chen2022/")}
+    assert rows.pop("chen2022/eq-15") == "HOLDS"
+    assert set(rows.values()) == {"SILENT"}  # descent is not gradient flow, and six points in three dimensions
+    assert out.splitlines()[-1] == f"1 HOLDS, {len(rows)} SILENT."
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_theorem_is_asked_and_says_why(call, recipe):
+    status, out, err = call("certify", recipe, "--theorem", "chen2022/lemma-1", "--json")
+    (answer,) = strict_json(out)
+    assert (status, err) == (0, "")
+    assert (answer["theorem"], answer["verdict"], answer["margin"]) == ("chen2022/lemma-1", "SILENT", None)
+    assert [one["what"] for one in answer["hypotheses"] if not one["met"]] == [
+        "gradient flow, followed with error control"
+    ]
+
+
+def test_a_network_that_no_theorem_knows_gets_silence(call, recipe):
+    recipe.write_text(RECIPE.replace("width = 8", "width = 8, train_readout = true"))
+    status, out, _ = call("certify", recipe, "--theorem", "chen2022", "--json")
+    assert status == 0
+    assert {answer["verdict"] for answer in strict_json(out)} == {"SILENT"}
+
+
+def test_a_theorem_that_fails_is_status_1(call, recipe, monkeypatch):
+    failed = Finding(Verdict.FAILS, "It does [not].", 0.5)
+    monkeypatch.setattr(FeaturesMustMove, "check", lambda self, run: failed)
+    recipe.write_text("seeds = 2\n" + RECIPE)
+    status, out, _ = call("certify", recipe, "--theorem", "chen2022/eq-15")
+    assert status == 1
+    assert out.splitlines()[0].split() == ["theorem", "seed", "verdict", "margin", "why"]
+    assert out.count("It does [not].") == 2
+    assert "2 FAILS." in out
+
+
 # ---------------------------------------------------------------- bench
 
 BENCHMARK = """
@@ -317,6 +371,16 @@ WRONG = {
     "run what is not TOML": (["run", "file"], "is not valid TOML"),
     "run a recipe with a typo": (["run", "typo.toml"], "network: there is no option 'widht'. Did you mean 'width'?"),
     "run into a folder that cannot be": (["run", "tiny.toml", "--out", "file/x"], "Results cannot be written to"),
+    "theorems with an argument": (["theorems", "chen2022"], "chen2022"),
+    "certify nothing": (["certify"], "RECIPE"),
+    "certify a missing file": (["certify", "nowhere.toml"], "There is no recipe at 'nowhere.toml'"),
+    "certify what is not TOML": (["certify", "file"], "is not valid TOML"),
+    "certify a recipe with a typo": (["certify", "typo.toml"], "Did you mean 'width'?"),
+    "certify by an unknown theorem": (
+        ["certify", "tiny.toml", "--theorem", "chen2022/theorem-9"],
+        "There is no theorem or paper called 'chen2022/theorem-9'. Did you mean 'chen2022/theorem-",
+    ),
+    "certify by no theorem": (["certify", "tiny.toml", "--theorem"], "--theorem"),
     "bench an unknown name": (["bench", "nope"], "There is no benchmark called 'nope'"),
     "bench two names": (["bench", "a", "b"], "b"),
     "bench with an unknown option": (["bench", "--fast"], "--fast"),

@@ -28,11 +28,17 @@ def spoken(base: type) -> str:
 
 
 def modules(room: ModuleType) -> list[ModuleType]:
-    """Give the room itself if it is a single file, else its public modules in alphabetical order."""
+    """Give the room itself if it is a single file, else its public modules in alphabetical order.
+
+    A folder in a room (say, of a paper too long for one file) is followed by its own public modules.
+    """
     if not hasattr(room, "__path__"):
         return [room]
-    names = sorted(m.name for m in pkgutil.iter_modules(room.__path__) if not m.name.startswith("_"))
-    return [importlib.import_module(f"{room.__name__}.{name}") for name in names]
+    found = []
+    for name in sorted(m.name for m in pkgutil.iter_modules(room.__path__) if not m.name.startswith("_")):
+        module = importlib.import_module(f"{room.__name__}.{name}")
+        found += [module, *modules(module)] if hasattr(module, "__path__") else [module]
+    return found
 
 
 def _makes(member: Any, base: type) -> bool:

@@ -18,8 +18,8 @@ import unlazy
 from unlazy._errors import UserError
 
 if TYPE_CHECKING:
-    from unlazy.lab import Lab
-    from unlazy.report import Record
+    from unlazy.lab import Lab, Recipe
+    from unlazy.lab.runner import Told
 
 app = cyclopts.App(
     name="unlazy",
@@ -66,11 +66,12 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
     _begin()
     from unlazy.papers import panels
     from unlazy.report import reproduce, write_report
+    from unlazy.report.terminal import print_records
 
     with _lab(out, fresh=False) as lab:
         done = [reproduce(panel, "quick", lab) for panel in panels().values() if panel.demo]
     write_report(done, report)
-    _print_records(done, json)
+    print_records(done, json)
     if not json:
         print(f"Report: {report}")
     return _OK if all(record.holds for record in done) else _CLAIM_FAILED
@@ -109,11 +110,12 @@ def reproduce(
     _begin()
     from unlazy.papers import choose
     from unlazy.report import reproduce as run
+    from unlazy.report.terminal import print_records
 
     chosen = choose(panel)
     with _lab(out, fresh) as lab:
         done = [run(one, scale, lab, seeds) for one in chosen]
-    _print_records(done, json)
+    print_records(done, json)
     if not json:
         for record in done:
             print(f"Figure: {out / 'panels' / record.panel.replace('/', '-')}-{record.scale}.svg")
@@ -133,6 +135,7 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
     """
     from unlazy.papers import panels as known
     from unlazy.report import records
+    from unlazy.report.terminal import print_table
 
     last = {(record.panel, record.scale): record for record in records(out)}
 
@@ -150,7 +153,7 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
     if json:
         print(json_format.dumps(rows, indent=2, ensure_ascii=False))
     else:
-        _print_table(
+        print_table(
             ["panel", "scale", "what is run", "last verdict"],
             [[r["panel"], r["scale"], r["settings"], r["last"]] for r in rows],
         )
@@ -174,10 +177,10 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
     json
         Print JSON instead of a table.
     """
-    if not recipe.is_file():  # said before the libraries are loaded
-        raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+    _must_exist(recipe)
     from unlazy.flows import Status
     from unlazy.lab import read
+    from unlazy.report.terminal import print_table
 
     wanted = read(recipe)
     _begin()
@@ -191,7 +194,7 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
         finite = {name: value if isfinite(value) else None for name, value in last.items()}  # JSON knows no NaN
         print(json_format.dumps({"run": str(path), "status": status, "seconds": seconds, "last": finite}, indent=2))
     else:
-        _print_table(
+        print_table(
             ["probe", "last value, mean over seeds and all else"],
             [[name, f"{value:.6g}"] for name, value in last.items()],
         )
@@ -202,6 +205,62 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
         if "method" in result.attrs:  # older files do not say
             print(f"Method: {result.attrs['method']}; {_total(result.attrs['evaluations']):,} gradients.")
     return _OK if result.attrs["finished"] else _CLAIM_FAILED
+
+
+@app.command
+def theorems(*, json: Json = False) -> int:
+    """List the theorems that can look at a run.
+
+    Parameters
+    ----------
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy.report.terminal import print_table
+    from unlazy.theory import theorems as known
+
+    rows = [
+        {"theorem": key, "source": one.source, "statement": one.statement, "feasible": one.feasible}
+        for key, one in known().items()
+    ]
+    if json:
+        print(json_format.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        print_table(["theorem", "source", "says"], [[r["theorem"], r["source"], r["statement"]] for r in rows])
+    return _OK
+
+
+@app.command
+def certify(recipe: Path, /, *, theorem: str | None = None, json: Json = False) -> int:
+    """Run a recipe and say which theorems speak about it, and whether they hold.
+
+    The run is made anew, with all that the theorems have to look at, and is not kept. The exit status is 1 if a theorem
+    fails, else 0: to be silent is no failure.
+
+    Parameters
+    ----------
+    recipe
+        The file; `examples/` holds some to start from.
+    theorem
+        One theorem such as `chen2022/theorem-1`, or a paper such as `chen2022`; all of them if left out.
+    json
+        Print JSON, with every hypothesis and its numbers, instead of a table.
+    """
+    _must_exist(recipe)
+    from unlazy.lab import certify as ask
+    from unlazy.lab import read
+    from unlazy.report.terminal import print_certificates
+    from unlazy.theory import Verdict, choose
+
+    wanted, asked = read(recipe), choose(theorem)
+    _begin()
+    with _telling() as tell:
+        found = ask(wanted, asked, tell)
+    if json:
+        print(json_format.dumps([one.summary() for one in found], indent=2, ensure_ascii=False))
+    else:
+        print_certificates(found)
+    return _CLAIM_FAILED if any(one.finding.verdict is Verdict.FAILS for one in found) else _OK
 
 
 @app.command
@@ -218,6 +277,8 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
         Print JSON instead of a table.
     """
     import importlib.util
+
+    from unlazy.report.terminal import print_table
 
     folder = next(
         (base / "benchmarks" for base in (Path.cwd(), Path(__file__).parents[2]) if (base / "benchmarks").is_dir()),
@@ -245,7 +306,7 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
         for table in tables:
             columns = list(dict.fromkeys(key for row in table for key in row))
             cells = [[_cell(row.get(column, "")) for column in columns] for row in table]
-            _print_table([column.replace("_", " ") for column in columns], cells)
+            print_table([column.replace("_", " ") for column in columns], cells)
     return _OK
 
 
@@ -263,16 +324,28 @@ def _total(value: Any) -> int:
     return int(sum(value)) if hasattr(value, "__len__") else int(value)
 
 
+def _must_exist(recipe: Path) -> None:
+    if not recipe.is_file():  # said before the libraries are loaded
+        raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+
+
 def _listed(value: Any) -> list[Any]:
     return [value] if isinstance(value, str) else list(value)
 
 
 @contextmanager
 def _lab(out: Path, fresh: bool) -> Iterator[Lab]:
-    """Give a lab that shows, on a terminal, one line of progress for each recipe it runs."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    """Give a lab that shows its progress."""
+    from unlazy.lab import Lab
 
-    from unlazy.lab import Lab, Recipe
+    with _telling() as tell:
+        yield Lab(out, tell, fresh)
+
+
+@contextmanager
+def _telling() -> Iterator[Told]:
+    """Show, on a terminal, one line of progress for each recipe."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
     columns = (name, BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
@@ -285,38 +358,7 @@ def _lab(out: Path, fresh: bool) -> Iterator[Lab]:
                 tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
             progress.update(tasks[recipe.digest], completed=share, note=note)
 
-        yield Lab(out, tell, fresh)
-
-
-def _print_table(head: list[str], rows: list[list[Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in head:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))  # text, not markup
-    Console().print(table)
-
-
-def _print_records(done: list[Record], json: bool) -> None:
-    if json:
-        for record in done:
-            print(json_format.dumps(record.summary(), ensure_ascii=False))
-        return
-    from rich.text import Text
-
-    rows = []
-    for record in done:
-        for index, claim in enumerate(record.claims):
-            mark = Text("holds", style="green") if claim.holds else Text("does not hold", style="bold red")
-            rows.append(
-                [f"{record.panel}\n{record.seconds:.0f} s" if index == 0 else "", mark, claim.text, claim.measured]
-            )
-    _print_table(["panel", "", "claim", "measured"], rows)
-    held = sum(claim.holds for record in done for claim in record.claims)
-    print(f"{held} of {sum(len(record.claims) for record in done)} claims hold.")
+        yield tell
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -11,12 +11,14 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import TwoLayer, altered
+from unlazy.networks import TangentModel, TwoLayer, altered
 from unlazy.probes import (
     ActiveShare,
+    DecayRate,
     FeatureMovement,
     Kernel,
     KernelMatrix,
+    MeanSquareSlope,
     TestError,
     TestLoss,
     TestOutputs,
@@ -117,6 +119,38 @@ def test_the_active_interval_is_open(start, data):
     h = network.hidden(one.x)["hidden"][0]
     ends = float(h[0]), float(h[5])
     close(look(ActiveShare(*ends), network, start, one)["hidden"], 3 / 8)
+
+
+def test_the_mean_square_slope_is_the_smallest_over_inputs(now, start, data):
+    slopes = 1 - np.tanh(hidden(W1)) ** 2
+    close(look(MeanSquareSlope(), now, start, data)["hidden"], (slopes**2).mean(axis=1).min(), rel=1e-11)
+    tangent = TangentModel(start)
+    with pytest.raises(UserError, match="TangentModel has no activation whose slopes"):
+        look(MeanSquareSlope(), tangent, tangent, data)
+
+
+@pytest.mark.parametrize("loss", [Squared(), Squared("sum"), Squared("sum", half=False)], ids=str)
+def test_the_decay_rate_is_the_quadratic_form_of_the_kernel(now, start, data, loss):
+    residual = output(W1) - Y
+    slope = {"mean": 1 / N, "sum": 1.0}[loss.reduction] * (1 if loss.half else 2)
+    wanted = slope * residual @ theta(W1) @ residual / (0.5 * residual @ residual)
+    close(look(DecayRate(), now, start, data, loss), wanted, rel=1e-10)
+
+
+def test_the_decay_rate_is_what_a_short_step_does(data):
+    """With weights and several outputs: -log(L(t + h) / L(t)) / h as h → 0."""
+    network = TwoLayer(M, D, 2, train_readout=True, key=jax.random.key(3))
+    y, weight = jnp.asarray(rng.normal(size=(N, 2))), jnp.asarray(rng.uniform(0.5, 1.5, N))
+    several = Dataset(jnp.asarray(X), y, weight=weight)
+    step = 1e-6
+    run = Descent(rate=step)(network, several, [0.0, step], [TrainLoss(), DecayRate()])
+    before, after = run.seen["train-loss"]
+    close(run.seen["decay-rate"][0], np.log(before / after) / step, rel=1e-5)
+
+
+def test_no_loss_has_no_rate(now, start, data):
+    fitted = eqx.tree_at(lambda d: d.y, data, now(data.x))
+    close(look(DecayRate(), now, start, fitted), 0.0)
 
 
 def test_the_kernel_is_the_formula(now, start, data):

@@ -1,57 +1,204 @@
-"""Contracts that every theorem found in the room must keep."""
+"""Contracts that every theorem found in the room must keep, and how the room is asked."""
 
-import copy
+import functools
+import re
+import sys
+from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import pytest
 
 from unlazy import theory
-from unlazy.theory import Verdict, theorems
-from unlazy.theory.chen2022 import FeaturesMustMove
+from unlazy._catalogue import walk
+from unlazy._errors import UserError
+from unlazy.data import Dataset
+from unlazy.flows import Descent
+from unlazy.networks import Infinite, TangentModel, TwoLayer
+from unlazy.probes import ActiveShare, Probe, TrainLoss
+from unlazy.theory import Finding, Hypothesis, Theorem, Verdict, theorems
 
 contract = pytest.mark.parametrize("theorem", theorems().values(), ids=theorems().keys())
 
+X = jnp.array([[1.0, 0.2, 0.0], [0.0, 1.0, -0.3]])
+DATA = Dataset(X, jnp.array([0.5, -0.2]))
+SMALL = [
+    (TwoLayer(8, 3, key=jax.random.key(0)), DATA),
+    (TwoLayer(8, 3, 2, key=jax.random.key(0)), Dataset(X, jnp.eye(2))),
+    (TwoLayer(8, 3, embedding=Infinite(), key=jax.random.key(0)), DATA),
+]
+
+
+@functools.cache
+def findings(key):
+    """What a theorem says of its example and of its counterexample, each run once."""
+    theorem = theorems()[key]
+    return theorem.check(theorem.example()), theorem.check(theorem.counterexample())
+
+
+def keeps_its_word(theorem, example, counterexample):
+    """A theorem holds on its example, unless none is in reach; then it says how far away it is."""
+    if theorem.feasible:
+        assert example.verdict is Verdict.HOLDS, example
+        assert example.margin >= 1 - 1e-6, example
+        assert example.numbers
+        assert all(one.met for one in example.hypotheses)
+    else:
+        assert example.verdict is Verdict.SILENT, example
+        short = [one for one in example.hypotheses if not one.met and None not in (one.found, one.needed)]
+        assert any(one.needed > one.found for one in short), "it does not say what it would need"
+    assert example.hypotheses
+    assert counterexample.verdict is not Verdict.HOLDS, counterexample
+    assert counterexample.why
+
 
 @contract
-def test_holds_on_its_example(theorem):
-    finding = theorem.check(theorem.example())
-    assert finding.verdict is Verdict.HOLDS, finding
-    assert finding.numbers
+def test_holds_on_its_example_and_not_on_its_counterexample(theorem):
+    keeps_its_word(theorem, *findings(theorem.key))
+
+
+@contract
+def test_says_what_it_is(theorem):
+    assert re.fullmatch(r"[a-z]+[0-9]{4}/[a-z0-9.-]+", theorem.key)
     assert theorem.source
-    assert theorem.statement
+    assert theorem.statement.endswith(".")
+    assert len(theorem.statement) <= 100
 
 
 @contract
-def test_does_not_claim_its_counterexample(theorem):
-    finding = theorem.check(theorem.counterexample())
-    assert finding.verdict is not Verdict.HOLDS, finding
+def test_reasons_are_sentences_with_numbers(theorem):
+    for finding in findings(theorem.key):
+        assert finding.why[0].isupper() or finding.why[0] == "|"
+        assert finding.why.endswith(".")
+    assert re.search(r"[0-9]", findings(theorem.key)[0].why)
+
+
+@contract
+def test_needs_are_probes_and_unknown_networks_need_none(theorem):
+    for network, data in SMALL:
+        needs = theorem.needs(network, data)
+        assert all(isinstance(probe, Probe) for probe in needs)
+        assert list(needs) == list(theorem.needs(network, data)), "two answers to one question"
+        assert not theorem.needs(TangentModel(network), data)
+
+
+@contract
+def test_a_run_that_saw_nothing_gets_an_answer(theorem):
+    finding = theorem.check(tiny())
+    assert isinstance(finding, Finding)
     assert finding.why
 
 
-def test_a_run_can_ask_all_theorems():
-    findings = theory.check(FeaturesMustMove().example())
-    assert findings["features-must-move"].verdict is Verdict.HOLDS
+def test_every_theorem_has_a_key_of_its_own():
+    assert len(theorems()) == len(list(walk(sys.modules["unlazy.theory"], Theorem)))
+    assert {"chen2022/lemma-1", "chen2022/theorem-1", "chen2022/eq-15"} <= set(theorems())
 
 
-def with_ends(run, **ends):
-    """The same run with other networks at its ends."""
-    other = copy.copy(run)
-    vars(other).update(ends)
-    return other
+def test_theorems_are_chosen_by_key_and_by_paper():
+    assert [one.key for one in theory.choose("chen2022/lemma-4")] == ["chen2022/lemma-4"]
+    assert {one.key.partition("/")[0] for one in theory.choose("chen2022")} == {"chen2022"}
+    assert [one.key for one in theory.choose()] == list(theorems())
+    with pytest.raises(UserError, match=r"called 'chen2022/lema-1'. Did you mean 'chen2022/lemma-1'"):
+        theory.choose("chen2022/lema-1")
 
 
-def test_features_must_move_notices_a_function_that_changed_without_them():
-    run = FeaturesMustMove().example()
-    # A read-out ten times as large at the end changes f while the features stay where they are.
-    cheat = with_ends(run, final=eqx.tree_at(lambda n: n.a, run.start, 10 * run.start.a))
-    assert FeaturesMustMove().check(cheat).verdict is Verdict.FAILS
+# ---------------------------------------------------------------- the engine, on theorems that are made up
 
 
-def test_features_must_move_is_silent_without_its_hypotheses():
-    run = FeaturesMustMove().example()
-    start = eqx.tree_at(lambda n: n.a, run.start, run.start.a * jnp.linspace(1, 2, run.start.width))
-    uneven = with_ends(run, start=start)
-    finding = FeaturesMustMove().check(uneven)
+class Far(Theorem):
+    """Out of reach of any computer."""
+
+    key: ClassVar[str] = "nobody2000/far"
+    source: ClassVar[str] = "nobody"
+    statement: ClassVar[str] = "It needs a width that nobody has."
+    feasible: ClassVar[bool] = False
+
+    def needs(self, network, data):
+        return [TrainLoss()]
+
+    def hypotheses(self, run):
+        yield Hypothesis("width m", run.start.width >= 2**42, run.start.width, 2.0**42)
+        yield Hypothesis("a name", True)
+
+    def conclude(self, run):
+        return Finding(Verdict.HOLDS, "It holds.", 2.0, {"one": 1.0})
+
+    def example(self):
+        return tiny()
+
+    def counterexample(self):
+        return tiny()
+
+
+class Watching(Far):
+    """Speaks of every run that was watched."""
+
+    key: ClassVar[str] = "nobody2000/watching"
+    feasible: ClassVar[bool] = True
+
+    def needs(self, network, data):
+        return [TrainLoss(), ActiveShare(-1.0, 1.0)]
+
+    def hypotheses(self, run):
+        return [Hypothesis("a name", True)]
+
+
+def tiny(probes=()):
+    network = TwoLayer(4, 2, key=jax.random.key(0))
+    return Descent(rate=0.1)(network, Dataset(jnp.eye(2), jnp.ones(2)), [0.0, 0.1], probes)
+
+
+def test_a_theorem_out_of_reach_says_what_it_would_need():
+    finding = Far().check(Far().example())
+    keeps_its_word(Far(), finding, finding)
+    assert finding.why == "Not met: width m (found 4, needed 4.4e+12)."
+    assert [one.met for one in finding.hypotheses] == [False, True]
+    assert finding.margin is None
+
+
+def test_the_contract_is_not_weaker_for_the_others():
+    silent = Far().check(tiny())
+    with pytest.raises(AssertionError):
+        keeps_its_word(Watching(), silent, silent)
+    with pytest.raises(AssertionError):
+        keeps_its_word(Far(), Finding(Verdict.SILENT, "No.", hypotheses=(Hypothesis("x", False),)), silent)
+
+
+def test_a_run_that_was_not_watched_is_told_what_to_add():
+    finding = Watching().check(tiny())
     assert finding.verdict is Verdict.SILENT
-    assert "±c" in finding.why
+    assert finding.why == "It has to watch the run: add probes=[TrainLoss(), ActiveShare(left=-1.0, right=1.0)]."
+    part = Watching().check(tiny([TrainLoss(), ActiveShare(-1.0, 2.0)]))
+    assert "ActiveShare(left=-1.0, right=1.0)" in part.why
+    assert "TrainLoss" not in part.why
+
+
+def test_a_probe_is_known_by_what_it_does_and_not_by_its_name():
+    run = tiny({"mine": ActiveShare(-1.0, 1.0), "loss": TrainLoss()})
+    finding = Watching().check(run)
+    assert (finding.verdict, finding.margin, finding.numbers) == (Verdict.HOLDS, 2.0, {"one": 1.0})
+    assert finding.hypotheses == (Hypothesis("a name", True),)
+    assert theory.through(run, ActiveShare(-1.0, 1.0))["hidden"].shape == (2,)
+
+
+def test_what_theorems_need_is_collected_under_names_of_its_own():
+    network, data = SMALL[0]
+    needs = theory.needs(network, data)
+    assert {"train-loss", "active-share", "decay-rate", "mean-square-slope"} <= set(needs)
+    assert needs["train-loss"] == TrainLoss()
+    twice = theory.needs(network, data, [Watching(), *theory.choose("chen2022/lemma-1")])
+    assert set(twice) == {"train-loss", "active-share", "active-share-for-chen2022-lemma-1"}
+
+
+def test_a_run_can_ask_all_theorems():
+    answers = theory.check(tiny())
+    assert set(answers) == set(theorems())
+    assert answers["chen2022/eq-15"].verdict is Verdict.HOLDS
+    assert answers["chen2022/lemma-1"].verdict is Verdict.SILENT
+
+
+def test_networks_in_a_run_keep_their_identity():
+    run = tiny()
+    assert run.start is run.start  # what theorems remember of a matrix goes by it
+    assert eqx.tree_equal(run.start, TwoLayer(4, 2, key=jax.random.key(0)))

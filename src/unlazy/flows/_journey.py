@@ -189,6 +189,7 @@ class Journey:
             data=place.raw,
             loss=self.flow.loss,
             times=np.asarray(self.reached[: len(looks)]),
+            probes=self.probes,
             seen=jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {},
             stats={
                 "method": kebab(type(self.flow).__name__),

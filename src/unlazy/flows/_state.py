@@ -82,13 +82,15 @@ class Place(eqx.Module):
 class Trajectory:
     """What came of a run: networks at both ends, what the probes saw, and how it went.
 
-    ``seen[probe]`` has the times as its first axis. ``stats`` counts steps, rejections, gradient evaluations and
-    seconds, says which method went through which coordinates, and holds the sum of the errors estimated on the way.
+    ``seen[name]`` has the times as its first axis, and ``probes[name]`` is the probe that saw it. ``stats`` counts
+    steps, rejections, gradient evaluations and seconds, says which method went through which coordinates, and holds the
+    sum of the errors estimated on the way.
     """
 
     data: Dataset
     loss: Loss
     times: np.ndarray
+    probes: dict[str, Observe]
     seen: dict[str, Any]
     stats: dict[str, Any]
     status: Status

@@ -1,10 +1,12 @@
 """The lab: recipes, the runs they describe, and the store that keeps what came of them."""
 
+from unlazy.lab.certificates import Certificate, certify
 from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, parse, read
 from unlazy.lab.runner import Interrupted, Lab
 from unlazy.lab.store import Store, provenance, read_run
 
 __all__ = [
+    "Certificate",
     "Experiment",
     "Interrupted",
     "Lab",
@@ -13,6 +15,7 @@ __all__ = [
     "Times",
     "bring_to_life",
     "build",
+    "certify",
     "parse",
     "provenance",
     "read",

@@ -1,15 +1,17 @@
 """Probes: what to look at while a network learns."""
 
 from unlazy.probes._base import Probe
-from unlazy.probes.kernel import Kernel, KernelMatrix, training_kernel
+from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kernel
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
-from unlazy.probes.movement import ActiveShare, FeatureMovement, WeightMovement
+from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, WeightMovement
 
 __all__ = [
     "ActiveShare",
+    "DecayRate",
     "FeatureMovement",
     "Kernel",
     "KernelMatrix",
+    "MeanSquareSlope",
     "Probe",
     "TestError",
     "TestLoss",

@@ -1,4 +1,4 @@
-"""The empirical tangent kernel: how it moves, its extreme eigenvalues, and whether it points at the targets."""
+"""The empirical tangent kernel: how it moves, its extreme eigenvalues, where it points, how the loss falls."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -57,3 +57,18 @@ class Kernel(Probe):
             "largest": values[-1],
             "alignment": targets @ theta @ targets / (frobenius * (targets @ targets)),
         }
+
+
+class DecayRate(Probe):
+    """How fast the loss falls now: -(dL/dt) / L = u^T Θ u / L with u = dL/df; 0 where there is no loss left.
+
+    It is the left side of a Polyak-Łojasiewicz inequality such as chen2022 eq. 16.
+    """
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, ""]:
+        """Build Θ and let it act on the signal."""
+        f = now(data.x)
+        signal = loss.slope(f, data.y, data.weight).reshape(-1)
+        value = loss(f, data.y, data.weight)
+        speed = signal @ training_kernel(now, data) @ signal
+        return jnp.where(value > 0, speed / jnp.where(value > 0, value, 1), 0)

@@ -4,6 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._errors import UserError
+from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks import Network
@@ -47,3 +49,19 @@ class ActiveShare(Probe):
             return jnp.min(jnp.mean(inside, axis=1))
 
         return {layer: smallest(h) for layer, h in now.hidden(data.x).items()}
+
+
+class MeanSquareSlope(Probe):
+    """Smallest mean, over training inputs, of σ'(h_j(x))² over the neurons j, by layer.
+
+    Times 2 c² λ_min(G) it is the rate at which chen2022 eq. 14 sees the loss fall at least.
+    """
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+        """Average slopes."""
+        sigma = getattr(now, "activation", None)
+        if not isinstance(sigma, Activation):
+            raise UserError(f"{type(now).__name__} has no activation whose slopes could be averaged: leave this out.")
+        return {
+            layer: jnp.min(jnp.mean(jnp.square(sigma.derivative(h)), axis=1)) for layer, h in now.hidden(data.x).items()
+        }

@@ -1,24 +1,56 @@
 """Theory: theorems as objects that look at your run and say whether they speak about it, and whether they hold.
 
-One file a paper; `theorems` finds them all, and the contracts in the tests run each on its own example and
-counterexample.
+One file or folder a paper; `theorems` finds them all, and the contracts in the tests run each on its own example and
+counterexample. `abc` tells the regime of a parameterisation of width.
 """
 
 import sys
 
-from unlazy._catalogue import members
+from unlazy._catalogue import kebab, walk
+from unlazy._errors import UserError, suggest
+from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.theory._base import Finding, Theorem, Verdict
+from unlazy.networks import Network
+from unlazy.probes import Probe
+from unlazy.theory import abc
+from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 
 
 def theorems() -> dict[str, Theorem]:
-    """Give every theorem by name, each as its class is made without options."""
-    return {name: made() for name, made in members(sys.modules[__name__], Theorem).items()}
+    """Give every theorem by key, each as its class is made without options."""
+    found = [made if isinstance(made, Theorem) else made() for _, made in walk(sys.modules[__name__], Theorem)]
+    return {theorem.key: theorem for theorem in sorted(found, key=lambda one: one.key)}
+
+
+def choose(name: str | None = None) -> list[Theorem]:
+    """Give the theorem called ``name`` ("chen2022/theorem-1"), all of a paper ("chen2022"), or all there are."""
+    known = theorems()
+    if name is None:
+        return list(known.values())
+    if name in known:
+        return [known[name]]
+    of_paper = [theorem for key, theorem in known.items() if key.partition("/")[0] == name]
+    if not of_paper:
+        papers = {key.partition("/")[0] for key in known}
+        raise UserError(f"There is no theorem or paper called '{name}'. {suggest(name, [*known, *papers])}")
+    return of_paper
+
+
+def needs(network: Network, data: Dataset, chosen: list[Theorem] | None = None) -> dict[str, Probe]:
+    """Give the probes through which theorems (all by default) have to look at a run, each with a name of its own."""
+    wanted: dict[str, Probe] = {}
+    for theorem in choose() if chosen is None else chosen:
+        for probe in theorem.needs(network, data):
+            if probe not in wanted.values():
+                name = kebab(type(probe).__name__)
+                taken = sum(label.partition("-for-")[0] == name for label in wanted)
+                wanted[f"{name}-for-{theorem.key.replace('/', '-')}" if taken else name] = probe
+    return wanted
 
 
 def check(run: Trajectory) -> dict[str, Finding]:
     """Ask every theorem about ``run``."""
-    return {name: theorem.check(run) for name, theorem in theorems().items()}
+    return {key: theorem.check(run) for key, theorem in theorems().items()}
 
 
-__all__ = ["Finding", "Theorem", "Verdict", "check", "theorems"]
+__all__ = ["Finding", "Hypothesis", "Theorem", "Verdict", "abc", "check", "choose", "needs", "theorems", "through"]

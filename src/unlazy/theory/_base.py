@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 
+from unlazy.data import Dataset
 from unlazy.flows import Trajectory
+from unlazy.networks import Network
+from unlazy.probes import Probe
 
 
 class Verdict(enum.Enum):
@@ -20,32 +25,70 @@ class Verdict(enum.Enum):
     VACUOUS = "It holds, but its bound is too weak to say anything."
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
+class Hypothesis:
+    """One condition of a theorem on the data, network or run at hand: whether it is met, and by which numbers."""
+
+    what: str  # as a reader would write it: "eig_min(G) > 0"
+    met: bool
+    found: float | None = None
+    needed: float | None = None
+
+    def __str__(self) -> str:
+        named = {"found": self.found, "needed": self.needed}
+        numbers = [f"{name} {_short(value)}" for name, value in named.items() if value is not None]
+        return self.what + (f" ({', '.join(numbers)})" if numbers else "")
+
+
+def _short(value: float) -> str:
+    """Three digits, but counts in full."""
+    return f"{value:.0f}" if abs(value) < 1e6 and value == int(value) else f"{value:.3g}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
-    """A verdict, why, and the numbers behind it."""
+    """A verdict, why, and the numbers behind it.
+
+    ``margin`` says how many times over the conclusion is met where it is met least: what was measured over what is
+    guaranteed, or the other way round for an upper bound. It is at least 1 where the theorem holds (up to the error of
+    the run), and None where it is silent. ``hypotheses`` lists every condition that was looked at.
+    """
 
     verdict: Verdict
     why: str
-    numbers: dict[str, float] = field(default_factory=dict)
+    margin: float | None = None
+    numbers: dict[str, float] = dataclasses.field(default_factory=dict)
+    hypotheses: tuple[Hypothesis, ...] = ()
 
 
 class Theorem(eqx.Module):
-    """A statement of a paper that checks itself on a run."""
+    """A statement of a paper that checks itself on a run.
 
-    source: eqx.AbstractVar[str]  # "chen2022 eq. 15"
+    A theorem on data and network alone takes them from the run's start: a run to ``times=[0]`` is enough for it.
+    Theorems with free constants (a probability, an interval) have them as fields, and stand in the catalogue with
+    their defaults.
+    """
+
+    key: eqx.AbstractVar[str]  # "chen2022/theorem-1"
+    source: eqx.AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
     statement: eqx.AbstractVar[str]  # one sentence
+    feasible: eqx.AbstractVar[bool]  # False: no problem that fits into a computer meets its hypotheses
 
     @abc.abstractmethod
-    def hypotheses(self, run: Trajectory) -> str | None:
-        """Give the first hypothesis that data, network or run do not meet, or None."""
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Give the probes that the theorem has to look through along the run; none for networks it does not know."""
+
+    @abc.abstractmethod
+    def hypotheses(self, run: Trajectory) -> Iterable[Hypothesis]:
+        """Give the conditions on data, network and run, up to the first without which the others make no sense."""
 
     @abc.abstractmethod
     def conclude(self, run: Trajectory) -> Finding:
-        """Check the conclusion on a run that meets the hypotheses."""
+        """Check the conclusion on a run that meets the hypotheses and was seen through all probes needed."""
 
     @abc.abstractmethod
     def example(self) -> Trajectory:
-        """Give a run about which the theorem speaks, and holds."""
+        """Give a run about which the theorem speaks, and holds; where it is not feasible, one as near as can be."""
 
     @abc.abstractmethod
     def counterexample(self) -> Trajectory:
@@ -53,5 +96,21 @@ class Theorem(eqx.Module):
 
     def check(self, run: Trajectory) -> Finding:
         """Speak about ``run``, or say why not."""
-        missing = self.hypotheses(run)
-        return self.conclude(run) if missing is None else Finding(Verdict.SILENT, missing)
+        hypotheses = tuple(self.hypotheses(run))
+        unmet = [one for one in hypotheses if not one.met]
+        if unmet:
+            why = "Not met: " + "; ".join(map(str, unmet)) + "."
+            return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
+        missing = [probe for probe in self.needs(run.start, run.data) if through(run, probe) is None]
+        if missing:
+            why = f"It has to watch the run: add probes=[{', '.join(map(repr, missing))}]."
+            return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
+        return dataclasses.replace(self.conclude(run), hypotheses=hypotheses)
+
+
+def through(run: Trajectory, probe: Probe) -> Any:
+    """Give what ``run`` saw through a probe equal to ``probe``, whatever it was called; None if there was none."""
+    for name, one in run.probes.items():
+        if name in run.seen and type(one) is type(probe) and bool(eqx.tree_equal(one, probe)):
+            return run.seen[name]
+    return None
