@@ -1,6 +1,7 @@
 """Probes: what to look at while a network learns."""
 
 from unlazy.probes._base import Probe
+from unlazy.probes.features import FeaturePair
 from unlazy.probes.kernel import Kernel, KernelMatrix, training_kernel
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
 from unlazy.probes.movement import ActiveShare, FeatureMovement, WeightMovement
@@ -8,6 +9,7 @@ from unlazy.probes.movement import ActiveShare, FeatureMovement, WeightMovement
 __all__ = [
     "ActiveShare",
     "FeatureMovement",
+    "FeaturePair",
     "Kernel",
     "KernelMatrix",
     "Probe",
