@@ -5,6 +5,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy.papers import chen2022
+from unlazy.papers.chen2022 import random_labels as experiment1
 
 TIMES = np.linspace(0.0, 2000.0, 81)
 RATES = {20: 6e-3, 40: 3e-3, 80: 1.5e-3, 160: 7e-4}
@@ -29,10 +30,10 @@ def random_labels(curve=exponential, status="finished", seeds=3):
 
 def shrink(monkeypatch, flow=None):
     """Figures 1 and 5 with 4 and 8 neurons, two n and three looks; with another flow, if one compiles faster."""
-    sizes = chen2022._Sizes(widths=(4, 8), end=4.0, seeds=1)
-    monkeypatch.setattr(chen2022, "_RANDOM_LABELS", {"quick": sizes, "paper": sizes})
-    monkeypatch.setattr(chen2022, "_SAMPLES", (20, 40))
-    monkeypatch.setattr(chen2022, "_times", lambda end: [0.0, end / 2, end])
+    sizes = experiment1._Sizes(widths=(4, 8), end=4.0, seeds=1)
+    monkeypatch.setattr(experiment1, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(experiment1, "_SAMPLES", (20, 40))
+    monkeypatch.setattr(experiment1, "_times", lambda end: [0.0, end / 2, end])
     if flow is not None:
         recipe = chen2022.RandomLabels.recipe
         monkeypatch.setattr(

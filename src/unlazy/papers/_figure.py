@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,21 +30,35 @@ STYLE: Any = {
 }
 
 
-def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0) -> tuple[Figure, list[Axes]]:
-    """Give a figure with a row of axes, away from any window system."""
+def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:
+    """Give a figure with a grid of axes, listed row by row, away from any window system."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        axes = np.atleast_1d(figure.subplots(1, columns))
-    return figure, list(axes)
+        axes = np.atleast_1d(figure.subplots(rows, columns))
+    return figure, list(axes.ravel())
 
 
-def band(axes: Axes, x: np.ndarray, curves: np.ndarray, index: int, label: str, **style: Any) -> None:
-    """Draw the median over seeds (first axis), each seed as a thin line, and the band that they span."""
-    colour, dash = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
-    axes.plot(x, np.median(curves, axis=0), color=colour, linestyle=dash, label=label, **style)
+def band(
+    axes: Axes, x: np.ndarray, curves: np.ndarray, index: int, label: str, dash: int | None = None, **style: Any
+) -> None:
+    """Draw the median over seeds (first axis), each seed as a thin line, and the band that they span.
+
+    The index chooses colour and dash together, unless ``dash`` tells something else.
+    """
+    colour, line = ORDERED[index % len(ORDERED)], DASHES[(index if dash is None else dash) % len(DASHES)]
+    axes.plot(x, np.median(curves, axis=0), color=colour, linestyle=line, label=label, **style)
     if len(curves) > 1:
-        axes.plot(x, curves.T, color=colour, linestyle=dash, linewidth=0.5, alpha=0.5)
+        axes.plot(x, curves.T, color=colour, linestyle=line, linewidth=0.5, alpha=0.5)
         axes.fill_between(x, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.1, linewidth=0)
+
+
+def bars(axes: Axes, x: Sequence[float], values: np.ndarray, index: int, label: str) -> None:
+    """Draw the mean over seeds (first axis) with its standard deviation as a bar, and each seed as a faint dot."""
+    colour, line = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
+    spread = values.std(axis=0) if len(values) > 1 else None
+    axes.errorbar(x, values.mean(axis=0), spread, color=colour, linestyle=line, marker="o", capsize=3, label=label)
+    if len(values) > 1:
+        axes.plot(x, values.T, ".", color=colour, markersize=4, alpha=0.4)

@@ -1,4 +1,4 @@
-"""Chen, Vanden-Eijnden, Bruna (2022): On feature learning in neural networks with global convergence guarantees."""
+"""Experiment 1: a shallow network fits random labels, at a linear rate that falls as samples are added."""
 
 from __future__ import annotations
 
@@ -11,17 +11,10 @@ import numpy as np
 from unlazy.lab import Lab, Recipe
 from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
 from unlazy.papers._figure import band, canvas
+from unlazy.papers.chen2022._curves import AGREE, FLOOR, STRAIGHT, decay, distance, sizes_of
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.figure import Figure
-
-PAPER = {
-    "key": "chen2022",
-    "title": "On feature learning in neural networks with global convergence guarantees",
-    "authors": "Zhengdao Chen, Eric Vanden-Eijnden, Joan Bruna",
-    "venue": "ICLR 2022",
-}
 
 
 @dataclass(frozen=True)
@@ -31,14 +24,11 @@ class _Sizes:
     seeds: int
 
 
-_RANDOM_LABELS: dict[Scale, _Sizes] = {
+_SCALES: dict[Scale, _Sizes] = {
     "quick": _Sizes(widths=(512, 1024), end=20_000.0, seeds=3),
     "paper": _Sizes(widths=(4096, 8192), end=50_000.0, seeds=5),
 }
 _SAMPLES = (20, 40, 80, 160)
-_FLOOR = 1e-6  # a decay is judged until the loss has fallen by this factor: above rounding and solver error
-_STRAIGHT = 0.95  # share of the variance of log-loss that a straight line must explain to be called near-linear
-_AGREE = 0.05  # two curves agree if they lie within this share of their own height: about what an eye can tell
 
 
 def _times(end: float) -> list[float]:
@@ -65,7 +55,7 @@ class RandomLabels(Panel):
         return {
             scale: f"m = {sizes.widths[self.wider]} (beside {sizes.widths[not self.wider]}), n = 20 to 160, "
             f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
-            for scale, sizes in _RANDOM_LABELS.items()
+            for scale, sizes in _SCALES.items()
         }
 
     @property
@@ -80,7 +70,7 @@ class RandomLabels(Panel):
 
     def recipe(self, scale: Scale, width: int, n: int, seeds: int | None) -> Recipe:
         """Give the recipe of one curve; data depend on seed and n only, so widths are compared on equal data."""
-        sizes = _RANDOM_LABELS[scale]
+        sizes = _SCALES[scale]
         return Recipe(
             name=f"chen2022 random labels m={width} n={n}",
             data={"kind": "random-labels", "n": n, "d": 20},
@@ -93,24 +83,24 @@ class RandomLabels(Panel):
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
         """Run every n at both widths."""
-        widths = sorted(_RANDOM_LABELS[scale].widths, reverse=self.wider)
+        widths = sorted(_SCALES[scale].widths, reverse=self.wider)
         return {f"m={m} n={n}": lab.run(self.recipe(scale, m, n, seeds)) for m in widths for n in _SAMPLES}
 
     def claims(self, results: Results) -> list[Claim]:
         """Linear decay for small n, slower for larger n, and the same at both widths."""
         check_finished(results)
-        shown, other = _widths(results)
+        (shown, other), _ = sizes_of(results)
         fits = {n: decay(results[f"m={shown} n={n}"]) for n in _SAMPLES}
         rates = {n: float(np.median(rate)) for n, (rate, _) in fits.items()}
         straight = {n: float(np.median(share)) for n, (_, share) in fits.items()}
-        apart = {n: _distance(results[f"m={shown} n={n}"], results[f"m={other} n={n}"]) for n in _SAMPLES}
+        apart = {n: distance(results[f"m={shown} n={n}"], results[f"m={other} n={n}"]) for n in _SAMPLES}
         return [
             Claim(
-                text=f"n = 20 and 40: log-loss falls linearly in t (median R² over seeds >= {_STRAIGHT}, down to "
-                f"{_FLOOR:g} of the start)",
+                text=f"n = 20 and 40: log-loss falls linearly in t (median R² over seeds >= {STRAIGHT}, down to "
+                f"{FLOOR:g} of the start)",
                 paper="the convergence happens at a nearly linear rate when n = 20 and 40",
                 measured=", ".join(f"n = {n}: R² = {straight[n]:.3f}" for n in _SAMPLES),
-                holds=all(rates[n] > 0 and straight[n] >= _STRAIGHT for n in (20, 40)),
+                holds=all(rates[n] > 0 and straight[n] >= STRAIGHT for n in (20, 40)),
             ),
             Claim(
                 text="the fitted rate (median over seeds) falls as n grows",
@@ -119,18 +109,18 @@ class RandomLabels(Panel):
                 holds=all(rates[a] > rates[b] for a, b in pairwise(_SAMPLES)),
             ),
             Claim(
-                text=f"m = {shown} and m = {other} agree: log-losses differ by less than {_AGREE:.0%} of their fall "
+                text=f"m = {shown} and m = {other} agree: log-losses differ by less than {AGREE:.0%} of their fall "
                 "(median over seeds and times)",
                 paper="Figure 5 is the same as Figure 1 except for having m = 4096: the two plots agree well",
                 measured=", ".join(f"n = {n}: {apart[n]:.2%}" for n in _SAMPLES),
-                holds=all(share < _AGREE for share in apart.values()),
+                holds=all(share < AGREE for share in apart.values()),
             ),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Loss against t on a logarithmic axis, a line for each n."""
         figure, (axes,) = canvas()
-        shown, _ = _widths(results)
+        (shown, _), _ = sizes_of(results)
         for index, n in enumerate(_SAMPLES):
             run = results[f"m={shown} n={n}"]
             band(axes, run["time"].values, run["train-loss"].values, index, f"n = {n}")
@@ -141,46 +131,3 @@ class RandomLabels(Panel):
         axes.set_title(f"chen2022, experiment 1: random labels, d = 20, m = {shown}", fontsize=10)
         axes.legend()
         return figure
-
-
-def _widths(results: Results) -> tuple[int, int]:
-    shown, other = dict.fromkeys(int(label.split()[0].removeprefix("m=")) for label in results)
-    return shown, other
-
-
-def _window(loss: np.ndarray) -> np.ndarray:
-    """Mark the decay: every time before the loss has first fallen to `_FLOOR` of its start."""
-    below = np.flatnonzero(loss <= _FLOOR * loss[0])
-    return np.arange(len(loss)) < max(3, below[0] if below.size else len(loss))
-
-
-def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Fit log-loss = const - rate t seed by seed: rates, and the share R² of its variance that the line explains.
-
-    The fit is over evenly spaced t, so that times looked at more often do not count for more.
-    """
-    times = run["time"].values
-    rates, shares = [], []
-    for loss in run["train-loss"].values:
-        inside = _window(loss)
-        t = np.linspace(0.0, times[inside][-1], 200)
-        log = np.interp(t, times[inside], np.log(loss[inside]))
-        slope, offset = np.polyfit(t, log, 1)
-        rates.append(-slope)
-        spread = np.var(log)
-        shares.append(1 - np.var(log - slope * t - offset) / spread if spread > 0 else 0.0)  # a standstill is no decay
-    return np.array(rates), np.array(shares)
-
-
-def _distance(one: xr.Dataset, other: xr.Dataset) -> float:
-    """Median difference of log-losses, as a share of how far they fall while both are judged."""
-    shares = []
-    for a, b in zip(one["train-loss"].values, other["train-loss"].values, strict=True):
-        both = _window(a) & _window(b)
-        fall = np.ptp(np.log(a[both]))
-        shares.append(np.median(np.abs(np.log(a[both] / b[both]))) / fall if fall > 0 else np.inf)
-    return float(np.median(shares))
-
-
-fig1 = RandomLabels("fig1", wider=True)
-fig5 = RandomLabels("fig5", wider=False)

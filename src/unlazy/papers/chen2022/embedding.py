@@ -1,0 +1,213 @@
+"""Experiment 2: with a good embedding, a shallow network needs fewer samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unlazy.lab import Lab, Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import band, bars, canvas
+from unlazy.papers.chen2022._curves import AGREE, distance, looks, sizes_of
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    widths: tuple[int, int]
+    samples: tuple[int, ...]
+    end: float
+    seeds: int
+
+
+_SCALES: dict[Scale, _Sizes] = {
+    "quick": _Sizes(widths=(512, 2048), samples=(50, 100, 200), end=50_000.0, seeds=3),
+    "paper": _Sizes(widths=(2048, 8192), samples=(100, 200, 400, 600), end=50_000.0, seeds=5),
+}
+_MODELS = {"augmented": "quadratic", "plain": "identity"}  # and the embedding of each
+_SETTING = (
+    "f(x) = (1/m) Σ c_i relu(h_i(x)), d = 30, without an embedding (plain, h_i = w_i·x/√d) or on the quadratic one "
+    "(augmented, h_i = xᵀW_i x/d). Targets come from an augmented network of five neurons, inputs from N(0, I). Errors "
+    "are means of ½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the "
+    "paper's GD steps (step size 1, loss averaged over samples)"
+)
+
+
+def _settings(widths: Sequence[int], sizes: _Sizes) -> str:
+    numbers = f"n = {sizes.samples[0]} to {sizes.samples[-1]}, t = {sizes.end:,.0f}, {sizes.seeds} seeds"
+    return f"m = {' and '.join(map(str, widths))}, {numbers}"
+
+
+def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> Recipe:
+    """Give the recipe of one curve; teacher and test set depend on the seed only, training samples on seed and n."""
+    sizes = _SCALES[scale]
+    return Recipe(
+        name=f"chen2022 embedding {model} m={width} n={n}",
+        data={"kind": "quadratic-teacher", "n": n, "d": 30, "n_test": 500},
+        network={
+            "kind": "two-layer",
+            "width": width,
+            "activation": "relu",
+            "scaling": "mean-field",
+            "embedding": _MODELS[model],
+        },
+        flow={"kind": "gradient-flow", "tolerance": 1e-3},
+        times=looks(sizes.end),
+        probes=["train-loss", "test-loss"],
+        seeds=seeds or sizes.seeds,
+    )
+
+
+def _run(scale: Scale, widths: Sequence[int], lab: Lab, seeds: int | None) -> Results:
+    return {
+        f"{model} m={m} n={n}": lab.run(recipe(scale, model, m, n, seeds))
+        for m in widths
+        for n in _SCALES[scale].samples
+        for model in _MODELS
+    }
+
+
+class AgainstSamples(Panel):
+    """Figure 2: test error after training against n, with and without the quadratic embedding."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"chen2022/{figure}"
+        self.title = f"Figure {figure.removeprefix('fig')}: test error with and without quadratic embedding"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Width, samples, horizon and seeds."""
+        return {scale: _settings(sizes.widths[1:], sizes) for scale, sizes in _SCALES.items()}
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
+            "deviation, as in the paper; faint dots are the seeds. The paper does not list its n: these are our choice."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run both models for every n at the larger width."""
+        return _run(scale, _SCALES[scale].widths[1:], lab, seeds)
+
+    def claims(self, results: Results) -> list[Claim]:
+        """The augmented network has the lower test error at every n."""
+        check_finished(results)
+        (width,), samples = sizes_of(results)
+        return [_lower(results, (width,), samples)]
+
+    def draw(self, results: Results) -> Figure:
+        """Test error against n, a line for each model."""
+        figure, (axes,) = canvas()
+        (width,), samples = sizes_of(results)
+        for index, model in enumerate(_MODELS):
+            ends = np.stack([_end(results[f"{model} m={width} n={n}"]) for n in samples], axis=1)
+            bars(axes, samples, ends, index, f"{model} shallow network")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("n")
+        axes.set_ylabel("test error, mean of ½ (f - y)²")
+        axes.set_title(f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}", fontsize=10)
+        axes.legend()
+        return figure
+
+
+class AgainstSteps(Panel):
+    """Figure 6: training loss and test error against t for both models, at two widths, a column for each n."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"chen2022/{figure}"
+        self.title = f"Figure {figure.removeprefix('fig')}: learning curves with and without quadratic embedding"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Widths, samples, horizon and seeds."""
+        return {scale: _settings(sizes.widths, sizes) for scale, sizes in _SCALES.items()}
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            f"Training loss and test error along training: {_SETTING}. Lines are medians over seeds, thin ones the "
+            "seeds; the paper draws means. Its n are not listed: these are our choice."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run both models for every n at both widths; figure 2 shares those of the larger one."""
+        return _run(scale, _SCALES[scale].widths, lab, seeds)
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Both widths give the same curves, and at both the augmented network has the lower test error."""
+        check_finished(results)
+        widths, samples = sizes_of(results)
+        curves = {(model, n): [results[f"{model} m={m} n={n}"] for m in widths] for model in _MODELS for n in samples}
+        apart = {key: _apart(one, other, "test-loss") for key, (one, other) in curves.items()}
+        train = {key: distance(one, other) for key, (one, other) in curves.items()}
+        return [
+            Claim(
+                text=f"test errors at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of their "
+                "height (median over seeds and times)",
+                paper="the difference between the two choices of m is negligible",
+                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in apart.items()),
+                holds=max(apart.values()) < AGREE,
+            ),
+            Claim(
+                text=f"training log-losses at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of "
+                "their fall (median over seeds and times)",
+                paper="the difference between the two choices of m is negligible",
+                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in train.items()),
+                holds=max(train.values()) < AGREE,
+            ),
+            _lower(results, widths, samples),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Training losses above test errors, a column for each n; colour tells the model and dashes the width."""
+        widths, samples = sizes_of(results)
+        figure, grid = canvas(len(samples), 3.2 * len(samples), 5.6, rows=2)
+        for column, n in enumerate(samples):
+            for row, probe in enumerate(("train-loss", "test-loss")):
+                axes = grid[row * len(samples) + column]
+                for index, model in enumerate(_MODELS):
+                    for dash, m in enumerate(widths):
+                        run = results[f"{model} m={m} n={n}"]
+                        band(axes, run["time"].values, run[probe].values, index, f"{model}, m = {m}", dash=dash)
+                axes.set_yscale("log")
+            grid[column].set_title(f"n = {n}", fontsize=10)
+            grid[len(samples) + column].set_xlabel("t (GD steps of size 1)")
+        grid[0].set_ylabel("training loss, mean of ½ (f - y)²")
+        grid[len(samples)].set_ylabel("test error, mean of ½ (f - y)²")
+        grid[0].legend(fontsize=8)
+        return figure
+
+
+def _end(run: xr.Dataset) -> np.ndarray:
+    """Test error at the last time, seed by seed."""
+    return run["test-loss"].values[:, -1]
+
+
+def _lower(results: Results, widths: Sequence[int], samples: Sequence[int]) -> Claim:
+    """Compare the models on equal teachers, samples and tests, seed by seed: no spread between seeds can hide it."""
+    pairs = [(m, n, *(_end(results[f"{model} m={m} n={n}"]) for model in _MODELS)) for m in widths for n in samples]
+    several = len(widths) > 1
+    return Claim(
+        text="for every n and every seed the augmented network ends with the lower test error",
+        paper="the augmented shallow NN achieves lower test error given the same number of training samples",
+        measured=", ".join(
+            (f"m = {m} " if several else "") + f"n = {n}: {augmented.mean():.3g} < {plain.mean():.3g} (means)"
+            for m, n, augmented, plain in pairs
+        ),
+        holds=all(bool(np.all(augmented < plain)) for _, _, augmented, plain in pairs),
+    )
+
+
+def _apart(one: xr.Dataset, other: xr.Dataset, probe: str) -> float:
+    """Median relative difference of two curves."""
+    a, b = one[probe].values, other[probe].values
+    return float(np.median(np.abs(a - b) / a))

@@ -1,0 +1,33 @@
+"""The features themselves, neuron by neuron, at a few inputs: what a scatter plot shows."""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from unlazy._errors import UserError
+from unlazy.data import Dataset
+from unlazy.losses import Loss
+from unlazy.networks import Network
+from unlazy.probes._base import Probe
+from unlazy.probes.loss import test_set
+
+
+class FeaturePair(Probe):
+    """h_j(x_1) and h_j(x_2) of the first ``neurons`` neurons (all by default), by layer: chen2022 figure 4, row 2.
+
+    As there, x_1 is a training input (``train``) and x_2 a test input (``test``): the first of each set.
+    """
+
+    neurons: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        if self.neurons is not None and self.neurons < 1:
+            raise UserError(f"At least one neuron must be looked at, not {self.neurons}.")
+
+    def __call__(
+        self, now: Network, start: Network, data: Dataset, loss: Loss
+    ) -> dict[str, dict[str, Float[Array, " m"]]]:
+        """Evaluate the features at both inputs."""
+        one, other = now.hidden(data.x[:1]), now.hidden(test_set(data)[0][:1])
+        return {
+            layer: {"train": one[layer][0, : self.neurons], "test": other[layer][0, : self.neurons]} for layer in one
+        }

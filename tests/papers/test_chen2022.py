@@ -1,0 +1,361 @@
+"""Experiments 2 and 3 of chen2022: claims hold on curves as the paper describes them, and fail on others."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.lab import Lab
+from unlazy.papers import chen2022
+from unlazy.papers.chen2022 import embedding, scalings
+from unlazy.papers.chen2022._curves import exponent, looks, sizes_of
+
+TIMES = np.asarray(looks(50_000.0))
+
+
+def stored(variables, seeds=2):
+    """A run as it comes from the store; every seed a little different from the last."""
+    attrs = {"status": ["finished"] * seeds, "finished": 1, "seconds": 1.5, "recipe": "{}"}
+
+    def labelled(name, values):
+        one = np.asarray(values, float)
+        every = np.stack([(1 + 0.001 * seed) * one for seed in range(seeds)])
+        return (("seed", "time", *(f"{name}_{axis}" for axis in range(every.ndim - 2))), every)
+
+    named = {name: labelled(name, values) for name, values in variables.items()}
+    return xr.Dataset(named, {"seed": range(seeds), "time": TIMES}, attrs)
+
+
+def verdicts(panel, results):
+    claims = panel.claims(results)
+    assert all(claim.text and claim.paper and claim.measured for claim in claims)
+    assert all(isinstance(claim.holds, bool) for claim in claims)
+    return [claim.holds for claim in claims]
+
+
+# ---------------------------------------------------------------- experiment 2: figures 2 and 6
+
+ENDS = {"augmented": {50: 0.02, 100: 0.01}, "plain": {50: 0.05, 100: 0.04}}
+
+
+def test_curve(model, m, n, t):
+    return ENDS[model][n] * (1 + np.exp(-1e-3 * t))
+
+
+test_curve.__test__ = False
+
+
+def train_curve(model, m, n, t):
+    return 0.05 * np.exp(-2e-4 * t)
+
+
+def embedded(test=test_curve, train=train_curve, widths=(256, 1024)):
+    return {
+        f"{model} m={m} n={n}": stored({"train-loss": train(model, m, n, TIMES), "test-loss": test(model, m, n, TIMES)})
+        for m in widths
+        for n in (50, 100)
+        for model in ENDS
+    }
+
+
+def test_figures_2_and_6_hold_where_the_paper_is_right():
+    assert verdicts(chen2022.fig2, embedded(widths=(1024,))) == [True]
+    assert verdicts(chen2022.fig6, embedded()) == [True, True, True]
+
+
+def test_the_embedding_must_help_at_every_n_and_width():
+    def no_help(model, m, n, t):
+        return test_curve("plain" if (m, n) == (1024, 100) else model, m, n, t)
+
+    assert verdicts(chen2022.fig2, embedded(no_help, widths=(1024,))) == [False]
+    assert verdicts(chen2022.fig2, embedded(no_help, widths=(256,))) == [True]
+    assert verdicts(chen2022.fig6, embedded(no_help)) == [False, True, False]
+
+
+def test_the_embedding_must_help_every_seed():
+    results = embedded(widths=(1024,))
+    results["augmented m=1024 n=50"]["test-loss"][1, -1] = 0.06
+    assert verdicts(chen2022.fig2, results) == [False]
+
+
+@pytest.mark.parametrize("model", list(ENDS))
+def test_widths_must_agree_in_test_error(model):
+    def wider(factor):
+        return lambda one, m, n, t: test_curve(one, m, n, t) * (factor if (one, m) == (model, 1024) else 1)
+
+    assert verdicts(chen2022.fig6, embedded(wider(1.04))) == [True, True, True]
+    assert verdicts(chen2022.fig6, embedded(wider(1.06))) == [False, True, True]
+
+
+@pytest.mark.parametrize("model", list(ENDS))
+def test_widths_must_agree_in_training_loss(model):
+    def wider(factor):
+        return lambda one, m, n, t: train_curve(one, m, n, t * (factor if (one, m) == (model, 1024) else 1))
+
+    assert verdicts(chen2022.fig6, embedded(train=wider(1.03))) == [True, True, True]
+    assert verdicts(chen2022.fig6, embedded(train=wider(1.5))) == [True, False, True]
+
+
+def test_figure_2_shows_means_and_deviations():
+    results = embedded(widths=(1024,))
+    (axes,) = chen2022.fig2.draw(results).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"{model} shallow network" for model in ENDS]
+    for bar, model in zip(axes.containers, ENDS, strict=True):
+        middle = [results[f"{model} m=1024 n={n}"]["test-loss"].values[:, -1].mean() for n in ENDS[model]]
+        np.testing.assert_allclose(bar.lines[0].get_ydata(), middle)
+        np.testing.assert_array_equal(bar.lines[0].get_xdata(), list(ENDS[model]))
+
+
+def test_figure_6_has_losses_above_errors_and_a_column_for_each_n():
+    grid = chen2022.fig6.draw(embedded()).axes
+    assert [axes.get_title() for axes in grid] == ["n = 50", "n = 100", "", ""]
+    assert all(axes.get_yscale() == "log" for axes in grid)
+    named = [line for line in grid[0].get_lines() if not line.get_label().startswith("_")]
+    assert len(named) == 4
+    np.testing.assert_allclose(named[0].get_ydata(), 1.0005 * train_curve("plain", 256, 50, TIMES))
+    assert len({line.get_color() for line in named}) == 2
+    assert len({line.get_linestyle() for line in named}) == 2
+
+
+def small(monkeypatch, module, **sizes):
+    chosen = module._Sizes(**sizes, end=4.0, seeds=1)
+    monkeypatch.setattr(module, "_SCALES", {"quick": chosen, "paper": chosen})
+    monkeypatch.setattr(module, "looks", lambda end: [0.0, end / 2, end])
+
+
+def test_figures_2_and_6_run_from_end_to_end(tmp_path, monkeypatch):
+    small(monkeypatch, embedding, widths=(4, 8), samples=(3,))
+    results = chen2022.fig6.run("quick", Lab(tmp_path))
+    assert list(results) == ["augmented m=4 n=3", "plain m=4 n=3", "augmented m=8 n=3", "plain m=8 n=3"]
+    for run in results.values():
+        assert np.all(np.diff(run["train-loss"], axis=1) < 0)
+    assert len(chen2022.fig6.claims(results)) == 3
+    told = []
+    again = chen2022.fig2.run("quick", Lab(tmp_path, lambda recipe, share, note: told.append(note)))
+    assert told == ["stored"] * 2
+    assert list(again) == ["augmented m=8 n=3", "plain m=8 n=3"]
+    assert chen2022.fig2.draw(again).axes
+
+
+# ---------------------------------------------------------------- experiment 3: figures 3, 4, 7 and 8
+
+MODELS = ("ours", "NTK", "MF")
+WIDTHS = (64, 256, 1024)
+N = 100
+SLOWEST = 0.01  # λ_min(Θ_0): the slowest mode of the mean loss decays at 2 λ_min / N = 2e-4
+
+
+def truth():
+    """What the paper describes, to be changed one by one."""
+    return {
+        "loss": lambda model, m, t: 0.5 * np.exp(-2e-4 * t),
+        "moved": lambda model, m: 0.5 if model != "NTK" else 4 * m**-0.5,
+        "start": lambda model, m: 0.4 if model != "MF" else 0.4 * m**-0.5,
+        "end": lambda model, m: 0.9,
+        "test": lambda model, n: {"ours": 20.0, "NTK": 36.0, "MF": 50.0 * (100 / n) ** 0.5}[model] / n,
+    }
+
+
+def one_run(model, m, n, is_so):
+    share = TIMES / TIMES[-1]
+    dots = np.where(np.arange(40) % 2, 1.0, -1.0)
+    spread = is_so["start"](model, m) + share * (is_so["end"](model, m) - is_so["start"](model, m))
+    return stored(
+        {
+            "train-loss": is_so["loss"](model, m, TIMES),
+            "test-loss": 0.5 + share * (is_so["test"](model, n) - 0.5),
+            "feature-movement.hidden": share * is_so["moved"](model, m),
+            "kernel.smallest": np.full_like(TIMES, SLOWEST),
+            "feature-pair.hidden.train": spread[:, None] * dots,
+            "feature-pair.hidden.test": -spread[:, None] * dots,
+        }
+    )
+
+
+def scaled(widths=WIDTHS, samples=(N,), **changes):
+    is_so = truth() | changes
+    return {f"{model} m={m} n={n}": one_run(model, m, n, is_so) for n in samples for m in widths for model in MODELS}
+
+
+def changed(what, who, other):
+    """Let ``other`` replace what is true of one scaling."""
+    true = truth()[what]
+    return {what: lambda model, *given: (other if model == who else true)(model, *given)}
+
+
+LINEAR, MOVING, SPREADING, BEST = range(4)
+FOUR = [chen2022.fig4, chen2022.fig7, chen2022.fig8]
+
+
+@pytest.mark.parametrize("panel", FOUR, ids=lambda panel: panel.key)
+def test_figures_4_7_and_8_hold_where_the_paper_is_right(panel):
+    assert verdicts(panel, scaled()) == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("loss", "holds"),
+    [
+        (lambda t: 0.5 * np.exp(-7e-5 * t), True),  # 0.35 of the slowest mode
+        (lambda t: 0.5 * np.exp(-6e-5 * t), False),  # 0.3 of it
+        (lambda t: 0.5 / (1 + t / 1000) ** 0.5, False),  # a power law
+        (lambda t: np.full_like(t, 0.5), False),  # a standstill
+        (lambda t: 0.5 * np.exp(-2e-3 * t) + 0.1, False),  # stuck
+        (lambda t: 0.5 * np.exp(-1e-3 * np.maximum(t - 10_000.0, 0.0)), False),  # late
+        (lambda t: 0.5 * np.maximum(np.exp(-2e-3 * t), 1e-7), True),  # as far down as it is judged
+        (lambda t: 0.5 * np.exp(-1e-3 * np.minimum(t, 5000.0) - 1e-4 * t), True),  # a fast phase and a slow one
+    ],
+    ids=["slower", "too slow", "power", "standstill", "stuck", "late", "floor", "two phases"],
+)
+def test_a_linear_rate_is_that_of_theorem_3(loss, holds):
+    given = verdicts(chen2022.fig4, scaled(**changed("loss", "ours", lambda model, m, t: loss(t))))
+    assert given == [holds, True, True, True]
+
+
+@pytest.mark.parametrize("m", WIDTHS)
+def test_a_linear_rate_is_asked_at_every_width(m):
+    other = changed("loss", "ours", lambda model, width, t: 0.5 * np.exp(-(2e-4 if width != m else 5e-5) * t))
+    assert verdicts(chen2022.fig4, scaled(**other)) == [False, True, True, True]
+
+
+def test_a_linear_rate_is_claimed_of_ours_only():
+    other = changed("loss", "MF", lambda model, m, t: np.full_like(t, 0.5))
+    assert verdicts(chen2022.fig4, scaled(**other)) == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("who", "moved"),
+    [
+        ("ours", lambda model, m: 4 * m**-0.5),
+        ("MF", lambda model, m: 4 * m**-0.5),
+        ("NTK", lambda model, m: 0.5),
+        ("NTK", lambda model, m: m**-0.2),
+        ("NTK", lambda model, m: 0.01 * m**0.5),
+    ],
+)
+def test_features_must_move_as_predicted(who, moved):
+    assert verdicts(chen2022.fig4, scaled(**changed("moved", who, moved))) == [True, False, True, True]
+
+
+def test_features_may_move_a_little_differently():
+    other = changed("moved", "NTK", lambda model, m: 4 * m**-0.45)
+    assert verdicts(chen2022.fig4, scaled(**other)) == [True] * 4
+
+
+@pytest.mark.parametrize(("what", "value"), [("start", 0.2), ("end", 0.05)])
+def test_mf_features_must_start_near_zero_and_spread(what, value):
+    other = changed(what, "MF", lambda model, m: value)
+    assert verdicts(chen2022.fig4, scaled(**other)) == [True, True, False, True]
+
+
+@pytest.mark.parametrize("who", ["NTK", "MF"])
+def test_ours_must_be_best(who):
+    other = changed("test", who, lambda model, n: 15.0 / n)
+    assert verdicts(chen2022.fig8, scaled(**other)) == [True, True, True, False]
+
+
+SAMPLES = (50, 100, 200)
+
+
+def by_n(**changes):
+    return scaled(widths=(1024,), samples=SAMPLES, **changes)
+
+
+def test_figure_3_holds_where_the_paper_is_right():
+    assert verdicts(chen2022.fig3, by_n()) == [True, True, True]
+
+
+@pytest.mark.parametrize("who", ["NTK", "MF"])
+def test_figure_3_asks_for_the_best_at_every_n(who):
+    other = changed("test", who, lambda model, n: (15.0 if n == 100 else 30.0) / n)
+    assert not verdicts(chen2022.fig3, by_n(**other))[0]
+
+
+@pytest.mark.parametrize("who", MODELS)
+def test_figure_3_asks_for_improvement_with_n(who):
+    other = changed("test", who, lambda model, n: 0.19)
+    assert not verdicts(chen2022.fig3, by_n(**other))[1]
+
+
+def test_figure_3_asks_that_mf_improves_faster_than_ntk():
+    other = changed("test", "MF", lambda model, n: 3.0 * n**-0.5)
+    assert verdicts(chen2022.fig3, by_n(**other)) == [True, True, False]
+
+
+def test_an_unfinished_run_is_not_judged():
+    for panel, results in (
+        (chen2022.fig2, embedded(widths=(1024,))),
+        (chen2022.fig6, embedded()),
+        (chen2022.fig3, by_n()),
+        (chen2022.fig4, scaled()),
+    ):
+        label = list(results)[-1]
+        results[label].attrs |= {"finished": 0, "status": "step_limit"}
+        with pytest.raises(UserError, match=rf"The run '{label}' ended early \(step_limit\)"):
+            panel.claims(results)
+
+
+def test_figure_3_draws_a_line_for_each_scaling():
+    (axes,) = chen2022.fig3.draw(by_n()).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == list(MODELS)
+    for bar, model in zip(axes.containers, MODELS, strict=True):
+        np.testing.assert_allclose(bar.lines[0].get_ydata(), [1.0005 * truth()["test"](model, n) for n in SAMPLES])
+
+
+def test_figure_4_has_curves_above_features_and_a_column_for_each_scaling():
+    results = scaled()
+    grid = chen2022.fig4.draw(results).axes
+    assert [axes.get_title() for axes in grid[:3]] == list(MODELS)
+    assert all(axes.get_yscale() == "log" for axes in grid[:3])
+    solid = [line for line in grid[0].get_lines() if line.get_label().startswith("m = ")]
+    assert [line.get_label() for line in solid] == [f"m = {m}" for m in WIDTHS]
+    np.testing.assert_allclose(solid[0].get_ydata(), 1.0005 * truth()["loss"]("ours", 64, TIMES))
+    for axes, model in zip(grid[3:], MODELS, strict=True):
+        dots = {line.get_label(): line.get_xdata() for line in axes.get_lines()}
+        seen = results[f"{model} m=1024 n={N}"]["feature-pair.hidden.train"].values[0]
+        np.testing.assert_array_equal(dots["before"], seen[0])
+        np.testing.assert_array_equal(dots["after training"], seen[-1])
+
+
+def test_figures_3_and_4_run_from_end_to_end(tmp_path, monkeypatch):
+    small(monkeypatch, scalings, d=3, samples=(2, 3, 4, 5), widths=(4, 8))
+    results = chen2022.fig4.run("quick", Lab(tmp_path))
+    assert list(results) == [f"{model} m={m} n=4" for m in (4, 8) for model in MODELS]
+    for run in results.values():
+        assert np.all(np.diff(run["train-loss"], axis=1) < 0)
+    assert len(chen2022.fig4.claims(results)) == 4
+    assert len(chen2022.fig4.draw(results).axes) == 6
+
+
+def test_figure_3_shares_its_runs():
+    """Recipes of the largest width are the same in figures 3, 4, 7 and 8."""
+    asked = {}
+    for panel in (chen2022.fig3, *FOUR):
+        noted = []
+
+        class Noting:
+            def run(self, recipe, noted=noted):
+                noted.append(recipe.digest)
+
+        panel.run("paper", Noting())
+        asked[panel.key] = set(noted)
+    shared = [asked["chen2022/fig3"] & asked[panel.key] for panel in FOUR]
+    assert [len(one) for one in shared] == [3, 3, 3]
+    assert len(set.union(*shared)) == 9
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def test_exponents_are_those_of_power_laws():
+    assert exponent((10, 100, 1000), [3 * m**-0.5 for m in (10, 100, 1000)]) == pytest.approx(-0.5)
+
+
+def test_sizes_come_from_labels():
+    assert sizes_of({"m=8 n=3": None, "m=4 n=3": None}) == ((8, 4), (3,))
+    assert sizes_of(dict.fromkeys(scaled())) == (WIDTHS, (N,))
+
+
+def test_looks_begin_at_zero_and_reach_the_end():
+    assert looks(50_000.0)[0] == 0.0
+    assert looks(50_000.0)[-1] == 50_000.0
+    assert np.all(np.diff(looks(50_000.0), 2) >= -1)  # ever less often, up to rounding
