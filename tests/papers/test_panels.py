@@ -17,6 +17,7 @@ from unlazy.papers import Claim, Panel, chen2022, choose, panels
 from unlazy.papers.chen2022._curves import decay
 
 PANELS = panels()
+PAPERS = [module for module in modules(unlazy.papers) if module.__name__.count(".") == 2]  # not the files of a folder
 contract = pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS.keys())
 
 
@@ -49,7 +50,7 @@ def test_no_two_panels_have_one_key():
 
 
 def test_every_paper_introduces_itself():
-    for module in modules(unlazy.papers):
+    for module in PAPERS:
         name = module.__name__.rpartition(".")[2]
         assert {"key", "title", "authors", "venue"} <= set(module.PAPER)
         assert module.PAPER["key"] == name
@@ -106,7 +107,7 @@ def test_seeds_can_be_chosen(panel):
 
 
 def test_each_paper_has_one_panel_in_the_demo():
-    for module in modules(unlazy.papers):
+    for module in PAPERS:
         name = module.__name__.rpartition(".")[2]
         assert sum(panel.demo for key, panel in PANELS.items() if key.startswith(f"{name}/")) == 1
 

@@ -22,6 +22,7 @@ from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Chord, Network, View, altered, frozen_rates
+from unlazy.networks._points import Points, columns_of, pick
 from unlazy.networks._sweep import AXIS, sweep
 from unlazy.networks.two_layer import TwoLayer, assembled_kernel, gate_overlap
 
@@ -51,57 +52,7 @@ class _Neurons(eqx.Module):
         return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1))
 
 
-class _Points(eqx.Module):
-    """The points at which neurons are looked at: their place among all points, and their rows of the kernel.
-
-    Without an index they are the first ones in their order.
-    """
-
-    index: Int[Array, " q"] | None
-    rows: Float[Array, "q n"]
-
-    def place(self) -> Int[Array, " q"]:
-        """Their place among all points."""
-        return jnp.arange(self.rows.shape[0]) if self.index is None else self.index
-
-    def first(self, count: int) -> _Points:
-        """The first of them."""
-        return _Points(None if self.index is None else self.index[:count], self.rows[:count])
-
-    def of(self, array: Float[Array, "m p"]) -> Float[Array, "m q"]:
-        """Their columns of an array."""
-        return array[:, : self.rows.shape[0]] if self.index is None else _pick(array, self.index, 1)
-
-
-def _pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
-    """Take entries along an axis; in one piece where they lie side by side, as a rule."""
-    count = index.shape[0]
-    if count == array.shape[axis]:
-        whole = jnp.all(index == jnp.arange(count))
-        return jax.lax.cond(whole, lambda: array, lambda: jnp.take(array, index, axis=axis))
-    together = jnp.all(index == index[0] + jnp.arange(count))
-    return jax.lax.cond(
-        together,
-        lambda: jax.lax.dynamic_slice_in_dim(array, index[0], count, axis),
-        lambda: jnp.take(array, index, axis=axis),
-    )
-
-
-def _columns(each: Float[Array, "m q"], index: Int[Array, " q"] | None, n: int) -> Float[Array, "m n"]:
-    """Bring what belongs to points to their columns."""
-    if index is None:
-        return jnp.pad(each[:, :n], ((0, 0), (0, max(0, n - each.shape[1]))))
-
-    def sorted_in() -> Array:
-        return each @ jax.nn.one_hot(index, n, dtype=each.dtype)
-
-    if index.shape[0] != n:
-        return sorted_in()
-    # All samples, as a rule in their own order: nothing to sort.
-    return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
-
-
-def _h(neurons: _Neurons, points: _Points) -> Float[Array, "m q"]:
+def _h(neurons: _Neurons, points: Points) -> Float[Array, "m q"]:
     start = points.of(neurons.h0)
     return start - neurons.b.astype(start.dtype) @ points.rows.T
 
@@ -122,8 +73,8 @@ def _outputs(values: Float[Array, "m q"], readout: Array) -> Outputs:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _forward(activation: Activation, layout: Layout, b: Array, a: Array, rest: tuple[Array, Array, _Points]) -> Outputs:
-    def body(neurons: _Neurons, points: _Points) -> tuple[None, Array]:
+def _forward(activation: Activation, layout: Layout, b: Array, a: Array, rest: tuple[Array, Array, Points]) -> Outputs:
+    def body(neurons: _Neurons, points: Points) -> tuple[None, Array]:
         return None, _outputs(activation(_h(neurons, points)), _readout(neurons))
 
     s, h0, points = rest
@@ -140,13 +91,13 @@ def _backward(activation: Activation, layout: Layout, kept: Any, signal: Outputs
     b, a, (s, h0, points) = kept
     n = b.shape[1]
 
-    def body(neurons: _Neurons, shared: tuple[_Points, Array]) -> tuple[tuple[Array, Array], None]:
+    def body(neurons: _Neurons, shared: tuple[Points, Array]) -> tuple[tuple[Array, Array], None]:
         points, signal = shared
         h = _h(neurons, points)
         each = activation.derivative(h) * _onto_neurons(_readout(neurons), signal).astype(h.dtype)
 
         read = neurons.scale() * (activation(h).astype(signal.dtype) @ signal)
-        return (-_columns(each, points.index, n).astype(neurons.b.dtype), read), None
+        return (-columns_of(each, points.index, n).astype(neurons.b.dtype), read), None
 
     each, _ = sweep(body, _Neurons(b, a, s, h0), (points, signal), layout.slab, layout.mesh)
     return (*each, None)
@@ -179,11 +130,11 @@ class Dual(Network):
     def _neurons(self) -> _Neurons:
         return _Neurons(self.b, self.a, self.s, self.h0)
 
-    def _points(self, x: OtherInputs) -> _Points:
+    def _points(self, x: OtherInputs) -> Points:
         if x.shape[1] == 0:
-            return _Points(None, self.gram[: x.shape[0]])
+            return Points(None, self.gram[: x.shape[0]])
         index = x[:, 0].astype(jnp.int32)
-        return _Points(index, _pick(self.gram, index, 0))
+        return Points(index, pick(self.gram, index, 0))
 
     def _sweep(self, body: Any, neurons: Any, shared: Any) -> Any:
         return sweep(body, neurons, shared, self.layout.slab, self.layout.mesh)
@@ -238,7 +189,7 @@ class Dual(Network):
         """Θ = R G(x, z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained."""
         sigma, trained = self.activation, self.readout_rate != 0
 
-        def body(neurons: _Neurons, shared: tuple[_Points, _Points]) -> tuple[None, Any]:
+        def body(neurons: _Neurons, shared: tuple[Points, Points]) -> tuple[None, Any]:
             h_x, h_z = (_h(neurons, points) for points in shared)
             return None, self._overlaps(
                 neurons, (sigma.derivative(h_x), sigma.derivative(h_z)), (sigma(h_x), sigma(h_z)) if trained else None
@@ -254,7 +205,7 @@ class Dual(Network):
             return float(phi_x.shape[1]) ** (2 * origin.scaling.feature) * (phi_x @ phi_z.T)
 
         place = points[1].place()
-        gram = jax.lax.cond(jnp.all(place < n), lambda: _pick(points[0].rows, place, 1), afresh)
+        gram = jax.lax.cond(jnp.all(place < n), lambda: pick(points[0].rows, place, 1), afresh)
         return self._assembled(gram, gates, values)
 
     def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
@@ -273,7 +224,7 @@ class Dual(Network):
     def push(self, x: Inputs, change: PyTree) -> Outputs:
         """J(x) v = Σ_j c_j σ'(h_j) h_j', with h' = -B' G, plus the read-out's part where it is trained."""
 
-        def body(neurons: tuple[_Neurons, Array, Array | None], points: _Points) -> tuple[None, Array]:
+        def body(neurons: tuple[_Neurons, Array, Array | None], points: Points) -> tuple[None, Array]:
             here, b, a = neurons
             h = _h(here, points)
             moved = self.activation.derivative(h) * (b.astype(h.dtype) @ points.rows.T)
@@ -288,7 +239,7 @@ class Dual(Network):
         """Outputs, and pre-activations if there is room to keep them."""
         kept = self.layout.slab is None
 
-        def body(neurons: _Neurons, points: _Points) -> tuple[Array | None, Array]:
+        def body(neurons: _Neurons, points: Points) -> tuple[Array | None, Array]:
             h = _h(neurons, points)
             return h if kept else None, _outputs(self.activation(h), _readout(neurons))
 
@@ -312,7 +263,7 @@ class Dual(Network):
         return DualChord(kernel=kernel, network=self, points=points, signal=signal, each=each)
 
     def _along(
-        self, neurons: _Neurons, hidden: Array | None, points: _Points, signal: Outputs
+        self, neurons: _Neurons, hidden: Array | None, points: Points, signal: Outputs
     ) -> tuple[Array, Array | None, Array]:
         """σ', σ (for a trained read-out) and a, averaged over the way on which ``signal`` leads from here."""
         n, sigma = signal.shape[0], self.activation
@@ -336,7 +287,7 @@ class DualChord(Chord):
     """The linearisation of a `Dual` along a stretch of its way: slopes kept, or made again slab by slab."""
 
     network: Dual
-    points: _Points
+    points: Points
     signal: Outputs  # that leads along the stretch
     each: tuple[Array, Array | None, Array] | None
     kernel: Float[Array, "..."]
