@@ -75,7 +75,7 @@ class RandomLabels(Panel):
             name=f"chen2022 random labels m={width} n={n}",
             data={"kind": "random-labels", "n": n, "d": 20},
             network={"kind": "two-layer", "width": width, "activation": "tanh", "scaling": "mean-field"},
-            flow={"kind": "runge-kutta", "rtol": 1e-6, "atol": 1e-8},
+            flow={"kind": "gradient-flow", "tolerance": 1e-4},
             times=_times(sizes.end),
             probes=["train-loss"],
             seeds=seeds or sizes.seeds,
