@@ -1,5 +1,6 @@
 """Every code block that a reader may type runs, and every recipe shown can be brought to life."""
 
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -47,3 +48,11 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_gallery_page_is_made_from_its_records():
+    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs" / "make_gallery.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert page == module.page(), "run python docs/make_gallery.py"

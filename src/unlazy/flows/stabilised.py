@@ -19,7 +19,8 @@ from unlazy.flows._state import State, Status, code, count, finite, number, numb
 from unlazy.losses import Loss, Squared
 from unlazy.networks import Network, divide
 
-_FEWEST = {False: 3, True: 8}  # stages without kinks and with them, where errors are h/s whatever s is
+_FEWEST = 3  # stages
+_KINKED = 8  # ... of a step of full length at kinks, where the error is in proportion to h/s whatever s is
 _MOST = 100  # what rounding adds stays below 1e-5 in float32 up to here
 _DAMPING = 2 / 13
 _REACH = 2 / 3 * (1 - 2 / 15 * _DAMPING)  # s stages are stable for h λ up to this times s² - 1
@@ -27,7 +28,7 @@ _GROWTH, _SHRINK, _SAFETY = 3.0, 0.2, 0.8
 _MARGIN = 1.2  # a power iteration sees the largest eigenvalue from below, and it may grow within the step
 _ITERATIONS = 20  # of them at the start; then one a step, or
 _SELDOM = 8  # one in so many where the fewest stages are stable even at
-_FAR = 4  # times the rate
+_FAR = 2  # times the rate
 _FRESH = 0.05  # the share of the last error in a power iteration
 
 
@@ -96,14 +97,14 @@ class Stabilised(Coordinated):
         last = state.steps + state.rejected + budget
         x, info = watched(data), jnp.finfo(state.left.dtype)
         kinked = frozen.kinked
-        near, far = (_REACH * (stages**2 - 1) for stages in (_FEWEST[kinked], _MOST))
+        near, far = (_REACH * (stages**2 - 1) for stages in (_FEWEST, _MOST))
 
         def going(s: State) -> Array:
             return (s.left > 0) & (s.code == 0) & (s.steps + s.rejected < last)
 
         def body(s: State) -> State:
             m, here, done = s.memory, eqx.combine(s.trained, frozen), s.steps + s.rejected
-            look = (_FAR * _MARGIN * m.rate * m.step > near) | (done % _SELDOM == 0)
+            look = (_FAR * _MARGIN * m.rate * jnp.minimum(m.step, s.left) > near) | (done % _SELDOM == 0)
             mode, rate = jax.lax.cond(
                 look,
                 lambda: _fastest(here, data, self.loss, _freshened(m.mode, m.miss)),
@@ -113,7 +114,9 @@ class Stabilised(Coordinated):
             planned = jnp.minimum(m.step, far / fast)
             size = jnp.minimum(planned, s.left)
             stages = jnp.ceil(jnp.sqrt(1 + size * fast / _REACH))
-            stages = jnp.clip(stages, _FEWEST[kinked], _MOST).astype(jnp.int32)
+            # A step that a save time cuts short needs fewer of the stages that kinks ask for.
+            fewest = jnp.maximum(jnp.ceil(_KINKED * size / planned), _FEWEST) if kinked else _FEWEST
+            stages = jnp.clip(stages, fewest, _MOST).astype(jnp.int32)
             rows = jnp.asarray(_table(kinked), size.dtype)[stages]
             change, missed = _chebyshev(rows, stages, size, s.trained, m.velocity, frozen, data, self.loss)
             moved = jax.tree.map(jnp.add, s.trained, change)
@@ -195,7 +198,7 @@ def _chebyshev(
 def _table(kinked: bool) -> np.ndarray:
     # For all numbers of stages, so that it may change in compiled code; in 64 bits, as recurrences lose digits.
     table = np.zeros((_MOST + 1, _MOST + 1, 5))
-    for stages in range(_FEWEST[kinked], _MOST + 1):
+    for stages in range(_FEWEST, _MOST + 1):
         table[stages, : stages + 1] = coefficients(stages, kinked)
     return table
 
