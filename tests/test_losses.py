@@ -8,7 +8,7 @@ import pytest
 import unlazy.losses
 from close import close
 from unlazy._catalogue import members
-from unlazy.losses import CrossEntropy, Logistic, Loss, Squared
+from unlazy.losses import CrossEntropy, Logistic, Loss, SoftmaxSquared, Squared
 
 MEMBERS = members(unlazy.losses, Loss)
 contract = pytest.mark.parametrize("member", MEMBERS.values(), ids=MEMBERS.keys())
@@ -26,6 +26,12 @@ FORMULAS = {
     "squared": (Squared, SIGNS, ((F - SIGNS) ** 2).sum(axis=1) / 2),
     "squared-without-half": (lambda **o: Squared(half=False, **o), SIGNS, ((F - SIGNS) ** 2).sum(axis=1)),
     "logistic": (Logistic, SIGNS, np.log(1 + np.exp(-SIGNS * F)).sum(axis=1)),
+    "softmax-squared": (SoftmaxSquared, ONE_HOT, ((softmax(F) - ONE_HOT) ** 2).sum(axis=1) / 2),
+    "softmax-squared-without-half": (
+        lambda **o: SoftmaxSquared(half=False, **o),
+        ONE_HOT,
+        ((softmax(F) - ONE_HOT) ** 2).sum(axis=1),
+    ),
     "cross-entropy": (CrossEntropy, ONE_HOT, -(ONE_HOT * np.log(softmax(F))).sum(axis=1)),
 }
 formula = pytest.mark.parametrize(("make", "y", "costs"), FORMULAS.values(), ids=FORMULAS.keys())

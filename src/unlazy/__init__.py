@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 _HOMES = {
     "Dataset": "unlazy.data",
     "TwoLayer": "unlazy.networks",
+    "ConvNet": "unlazy.networks",
     "TangentModel": "unlazy.networks",
     "Identity": "unlazy.networks",
     "Quadratic": "unlazy.networks",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from unlazy.lab import Lab, Recipe
     from unlazy.losses import CrossEntropy, Logistic, Squared
     from unlazy.networks import (
+        ConvNet,
         Identity,
         Infinite,
         Quadratic,
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from unlazy.probes import FeatureMovement, Kernel, TestLoss, TrainLoss, WeightMovement
 
 __all__ = [
+    "ConvNet",
     "CrossEntropy",
     "Dataset",
     "Descent",

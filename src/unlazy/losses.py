@@ -19,7 +19,7 @@ from unlazy._types import Outputs, Scalar
 
 Reduction = Literal["mean", "sum"]
 
-__all__ = ["CrossEntropy", "Logistic", "Loss", "Squared"]
+__all__ = ["CrossEntropy", "Logistic", "Loss", "SoftmaxSquared", "Squared"]
 
 
 class Loss(eqx.Module):
@@ -68,6 +68,25 @@ class Squared(Loss):
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's output from its target."""
         distance = _per_sample(jnp.square(f - y))
+        return 0.5 * distance if self.half else distance
+
+
+class SoftmaxSquared(Loss):
+    """Squared error of probabilities, ℓ = ½ |softmax(f) - y|², or without the half (zhou2023 figure 5)."""
+
+    reduction: Reduction = eqx.field(static=True, default="mean")
+    half: bool = eqx.field(static=True, default=True)
+
+    def check(self, y: Outputs) -> None:
+        """Each sample must have targets for at least two classes."""
+        if np.ndim(y) != 2 or np.shape(y)[1] < 2:
+            raise UserError(
+                f"Softmax needs targets of shape (n, k) with k >= 2, not {np.shape(y)}: use jax.nn.one_hot, or Squared."
+            )
+
+    def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
+        """Squared distance of each sample's probabilities from its target."""
+        distance = _per_sample(jnp.square(jax.nn.softmax(f, axis=-1) - y))
         return 0.5 * distance if self.half else distance
 
 

@@ -193,7 +193,7 @@ def bring_to_life(recipe: Recipe) -> Experiment:
             data.append(data[0])
         else:
             data.append(build(recipe.data, Dataset, "data", key=data_key).astype(recipe.dtype))
-        shape = {"inputs": data[-1].inputs, "outputs": data[-1].outputs}
+        shape = {"inputs": data[-1].inputs, "outputs": data[-1].outputs, "image": data[-1].x.shape[1:]}
         network = build(recipe.network, Network, "network", key=network_key, **shape)
         networks.append(_cast(network, recipe.dtype))
         keys.append(flow_key)
@@ -221,7 +221,7 @@ def _cast(network: Network, dtype: str) -> Network:
 def build(section: Section, base: type, where: str, **given: Any) -> Any:
     """Make the member of ``base``'s room that ``section`` names, with its options checked against its signature.
 
-    What a member needs but a file cannot hold (``key``, ``inputs``, ``outputs``) comes in ``given``.
+    What a member needs but a file cannot hold (``key``, ``inputs``, ``image``, ``outputs``) comes in ``given``.
     """
     options = {"kind": section} if isinstance(section, str) else dict(section)
     if not isinstance(options.get("kind"), str):

@@ -1,7 +1,7 @@
 """Networks: functions of a batch that know how fast each of their parameters learns.
 
-Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. A
-`TangentModel` is the linearisation of any network.
+Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. Family
+C is `ConvNet`: convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
 """
 
 from unlazy.networks._base import (
@@ -16,6 +16,7 @@ from unlazy.networks._base import (
 )
 from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._sweep import AXIS
+from unlazy.networks.conv import ConvNet
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.scalings import (
     FirstNodes,
@@ -35,6 +36,7 @@ __all__ = [
     "AXIS",
     "Anchored",
     "Chord",
+    "ConvNet",
     "Dual",
     "Embedding",
     "FirstNodes",

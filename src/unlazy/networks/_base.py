@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from unlazy._errors import UserError
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.data import Dataset
 
@@ -79,6 +80,14 @@ class Network(eqx.Module):
     @abc.abstractmethod
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
         """Distance |w_j - w_j(0)| that each neuron's trained weights have moved since ``start``, by layer name."""
+
+    def weights(self) -> dict[str, Float[Array, "_ _"]]:
+        """Input weights of every neuron, by layer of neurons: the vectors whose directions condense (zhou2023)."""
+        raise UserError(f"{type(self).__name__} does not show the weights of its neurons: use a network that does.")
+
+    def mixed(self, layer: str, into: Float[Array, "g m"], out: Float[Array, "g m"]) -> Network:
+        """Put g neurons in place of a layer's m: input weights Σ_j into_gj w_j, output weights Σ_j out_gj a_j."""
+        raise UserError(f"The neurons of {type(self).__name__} cannot be merged: use a network whose neurons can.")
 
     @abc.abstractmethod
     def permute(self: N, layer: str, order: Int[Array, " m"]) -> N:

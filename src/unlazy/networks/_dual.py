@@ -181,6 +181,10 @@ class Dual(Network):
         square = self.gram[: self.b.shape[1]]
         return {"hidden": self._sweep(body, (self.b, start.b), square)[0]}
 
+    def weights(self) -> dict[str, Float[Array, "_ _"]]:
+        """w_j of every neuron, built for this look."""
+        return self.off().weights()
+
     def permute(self, layer: str, order: Int[Array, " m"]) -> Dual:
         """Refuse: the way back, to weights, knows the order of the neurons."""
         raise UserError("In Gram coordinates the neurons keep their order: permute before `dual`.")

@@ -63,6 +63,10 @@ class TangentModel(Network):
         """How far the neurons have moved since ``start``."""
         return self.moved().movement(start.moved() if isinstance(start, TangentModel) else start)
 
+    def weights(self) -> dict[str, Float[Array, "_ _"]]:
+        """Input weights at θ_0 + δ."""
+        return self.moved().weights()
+
     def permute(self, layer: str, order: Int[Array, " m"]) -> TangentModel:
         """Reorder the neurons of centre and displacement alike."""
         displacement = self.displacement.permute(layer, order)

@@ -196,6 +196,17 @@ class TwoLayer(Network):
         assert isinstance(start, TwoLayer)
         return {"hidden": jnp.linalg.norm(self._trained() - start._trained(), axis=1)}
 
+    def weights(self) -> dict[str, Float[Array, "_ _"]]:
+        """w_j of every neuron."""
+        return {"hidden": self._trained()}
+
+    def mixed(self, layer: str, into: Float[Array, "g m"], out: Float[Array, "g m"]) -> TwoLayer:
+        """Merge neurons; the read-out then carries the node scales."""
+        if layer != "hidden":
+            raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
+        nodes = jnp.ones(into.shape[0], self.s.dtype)
+        return altered(self, w=into @ self._trained(), a=out @ self._readout(), s=nodes)
+
     def permute(self, layer: str, order: Int[Array, " m"]) -> TwoLayer:
         """Reorder neurons with their weights, read-outs and node scales."""
         if layer != "hidden":

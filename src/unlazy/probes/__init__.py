@@ -1,6 +1,18 @@
 """Probes: what to look at while a network learns."""
 
 from unlazy.probes._base import Probe
+from unlazy.probes.condensation import (
+    Alignment,
+    Condensation,
+    CosineMatrix,
+    Reduced,
+    chance,
+    cluster_order,
+    clusters,
+    cosines,
+    effective_rank,
+    reduce,
+)
 from unlazy.probes.features import FeaturePair
 from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kernel
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
@@ -8,6 +20,9 @@ from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope
 
 __all__ = [
     "ActiveShare",
+    "Alignment",
+    "Condensation",
+    "CosineMatrix",
     "DecayRate",
     "FeatureMovement",
     "FeaturePair",
@@ -15,6 +30,7 @@ __all__ = [
     "KernelMatrix",
     "MeanSquareSlope",
     "Probe",
+    "Reduced",
     "TestError",
     "TestLoss",
     "TestOutputs",
@@ -22,5 +38,11 @@ __all__ = [
     "TrainLoss",
     "TrainOutputs",
     "WeightMovement",
+    "chance",
+    "cluster_order",
+    "clusters",
+    "cosines",
+    "effective_rank",
+    "reduce",
     "training_kernel",
 ]

@@ -1,0 +1,324 @@
+"""Family C: convolutional networks from small initialisation (zhou2023)."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from unlazy._errors import UserError
+from unlazy._memory import must_fit
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation, Relu, Silu, Softplus, Tanh
+from unlazy.data import Dataset
+from unlazy.networks._base import Network, altered, frozen_rates, jacobian_kernel
+from unlazy.networks._convolution import convolve, patches
+
+Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
+Bias: TypeAlias = Float[Array, " _"]
+_RELU = Relu()
+
+
+class ConvNet(Network):
+    """L convolutions (stride 1, no padding) with biases and activation σ, then a linear read-out of the last maps.
+
+        h^l = W^l * σ(h^(l-1)) + b^l,  h^1 = W^1 * x + b^1,  f = Σ_(u,v,β) a_(u,v,β) σ(h^L_(u,v,β))
+
+    zhou2023 section 3.2. ``channels`` has the output channels C_1 ... C_L, ``kernel`` the side m of all kernels, or one
+    for each layer. With ``dense`` that many ReLU units with biases stand between the last maps and the read-out, as in
+    the paper's classifiers (1024). ``output_bias`` adds a constant to each output; the theory has none.
+
+    Start: kernels and biases of a convolution are N(0, s²) with s = ((c_in + c_out) m² / 2)^-gamma, all linear
+    parameters N(0, linear²); ``linear=None`` gives them s = ((fan_in + fan_out) / 2)^-gamma. So gamma = 1/2 with
+    linear=None is Glorot's initialisation, and small ones have gamma > 1. ``scale`` = ε overrules all: every parameter
+    is N(0, ε²), as in the paper's theory.
+
+    With ``rescaled`` the network keeps θ̄ = θ / s in place of θ, layer by layer, and learns at the rate 1/s²: the same
+    gradient flow and descent (eq. 27-28), but tolerances and steps see numbers of order 1 whatever ε is. Adam is not
+    the same in θ̄: leave it out there.
+
+    >>> network = ConvNet((32,), 5, image=(1, 28, 28), scale=1e-6, rescaled=True, key=jax.random.key(0))
+    """
+
+    kernels: tuple[Kernel, ...]
+    biases: tuple[Bias, ...]
+    dense: Float[Array, "_ _"] | None
+    dense_bias: Bias | None
+    readout: Float[Array, "_ *k"]  # rows in the order of (u, v, β)
+    output_bias: Float[Array, "*k"] | None
+    activation: Activation
+    image: tuple[int, int, int] = eqx.field(static=True)
+    scales: tuple[float, ...] = eqx.field(static=True)  # s of each convolution, of the dense layer, of the read-out
+    rescaled: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: tuple[int, ...],
+        kernel: int | tuple[int, ...] = 3,
+        outputs: int | None = None,
+        *,
+        image: tuple[int, ...],
+        activation: Activation | None = None,
+        dense: int | None = None,
+        gamma: float = 2.0,
+        linear: float | None = 1e-4,
+        scale: float | None = None,
+        output_bias: bool = False,
+        rescaled: bool = False,
+        key: PRNGKey,
+    ) -> None:
+        sides = (kernel,) * len(channels) if isinstance(kernel, int) else tuple(kernel)
+        _check(tuple(channels), sides, outputs, image, dense, (scale, linear))
+        if activation is not None and not isinstance(activation, Activation):
+            raise UserError(f"{activation!r} is no Activation: give an object, say activation=Relu().")
+        self.activation = Tanh() if activation is None else activation
+        self.image = (image[0], image[1], image[2])
+        self.rescaled = rescaled
+        ins, outs = (image[0], *channels[:-1]), tuple(channels)
+        shapes = [(o, i, m, m) for i, o, m in zip(ins, outs, sides, strict=True)]
+        shrink = sum(m - 1 for m in sides)
+        features = (image[1] - shrink) * (image[2] - shrink) * channels[-1]
+        layers = [(features, dense), (dense, outputs or 1)] if dense else [(features, outputs or 1)]
+        entries = sum(float(np.prod(shape)) for shape in shapes) + sum(float(i) * o for i, o in layers if i and o)
+        wanted = 2 * entries * jnp.result_type(float).itemsize
+        must_fit(wanted, f"A network of {entries:,.0f} parameters", "take fewer channels or dense units")
+
+        conv = [((i + o) * m**2 / 2) ** -gamma for i, o, m in zip(ins, outs, sides, strict=True)]
+        fans = [((i + o) / 2) ** -gamma if linear is None else linear for i, o in layers if i and o]
+        self.scales = tuple(float(s if scale is None else scale) for s in (*conv, *fans))
+        keys = iter(jax.random.split(key, 2 * len(self.scales)))
+        units = iter((1.0 if rescaled else s) for s in self.scales)
+
+        def drawn(weight: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[Array, Array | None]:
+            one, other, size = next(keys), next(keys), next(units)
+            return size * jax.random.normal(one, weight), None if bias is None else size * jax.random.normal(
+                other, bias
+            )
+
+        convolutions: list[Any] = [drawn(shape, shape[:1]) for shape in shapes]
+        self.kernels = tuple(w for w, _ in convolutions)
+        self.biases = tuple(b for _, b in convolutions)
+        self.dense, self.dense_bias = drawn((dense, features), (dense,)) if dense else (None, None)
+        ends = () if outputs is None else (outputs,)
+        self.readout, self.output_bias = drawn((dense or features, *ends), ends if output_bias else None)
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """What the stored parameters of each layer are multiplied with to give θ: s where rescaled, else 1."""
+        return self.scales if self.rescaled else (1.0,) * len(self.scales)
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Height and width of the last maps."""
+        shrink = sum(w.shape[-1] - 1 for w in self.kernels)
+        return self.image[1] - shrink, self.image[2] - shrink
+
+    def parameters(self) -> ConvNet:
+        """Give the network that keeps θ itself."""
+        return self.in_units(rescaled=False)
+
+    def in_units(self, *, rescaled: bool) -> ConvNet:
+        """Give the same function with its parameters kept as θ̄ = θ / s, or as θ."""
+        if rescaled == self.rescaled:
+            return self
+        factor = [1 / s if rescaled else s for s in self.scales]
+        depth = len(self.kernels)
+        return altered(
+            self,
+            rescaled=rescaled,
+            kernels=tuple(c * w for c, w in zip(factor, self.kernels, strict=False)),
+            biases=tuple(c * b for c, b in zip(factor, self.biases, strict=False)),
+            dense=None if self.dense is None else factor[depth] * self.dense,
+            dense_bias=None if self.dense_bias is None else factor[depth] * self.dense_bias,
+            readout=factor[-1] * self.readout,
+            output_bias=None if self.output_bias is None else factor[-1] * self.output_bias,
+        )
+
+    def __call__(self, x: Inputs) -> Outputs:
+        """Send a batch of images, or of their patches as `on` makes them, through all layers."""
+        return self._outputs(self.maps(x)[-1])
+
+    def maps(self, x: Inputs) -> list[Float[Array, "n _ _ _"]]:
+        """Pre-activations h^l of every convolution, of shape (n, height, width, channel)."""
+        units, side = self.units, self.kernels[0].shape[-1]
+        if x.ndim == 4:
+            if x.shape[1:] != self.image:
+                raise UserError(f"This network was made for images {self.image} but was given {x.shape[1:]}.")
+            x = patches(x, side)
+        height, width = (size - side + 1 for size in self.image[1:])
+        first = joined(self.kernels[0], self.biases[0])
+        if x.ndim != 3 or x.shape[1:] != (height * width, first.shape[1]):
+            raise UserError(
+                f"This network takes a batch of images {('n', *self.image)}, not an array of shape {x.shape}: "
+                "read the data with flat = false, and write x[None] for one sample."
+            )
+        n, rows = x.shape[0], x.reshape(-1, first.shape[1])
+        h = [(rows @ (units[0] * first).T).reshape(n, height, width, -1)]
+        for unit, w, b in zip(units[1:], self.kernels[1:], self.biases[1:], strict=False):
+            h.append(convolve(self.activation(h[-1]), unit * w) + (unit * b)[None, None, None])
+        return h
+
+    def _outputs(self, last: Float[Array, "n _ _ _"]) -> Outputs:
+        features = self.activation(last).reshape(last.shape[0], -1)
+        if self.dense is not None:
+            features = _RELU(self._dense(features))
+        f = features @ (self.units[-1] * self.readout)
+        return f if self.output_bias is None else f + jnp.broadcast_to(self.units[-1] * self.output_bias, f.shape)
+
+    def _dense(self, features: Float[Array, "n _"]) -> Float[Array, "n _"]:
+        assert self.dense is not None
+        assert self.dense_bias is not None
+        unit = self.units[len(self.kernels)]
+        return features @ (unit * self.dense).T + (unit * self.dense_bias)[None]
+
+    def hidden(self, x: Inputs) -> dict[str, Float[Array, "_ _"]]:
+        """Pre-activations by layer: a row for each sample and place, as a convolution is a dense layer on patches."""
+        maps = self.maps(x)
+        rows = {f"conv{layer}": h.reshape(-1, h.shape[-1]) for layer, h in enumerate(maps, 1)}
+        if self.dense is not None:
+            rows["dense"] = self._dense(self.activation(maps[-1]).reshape(x.shape[0], -1))
+        return rows
+
+    def weights(self) -> dict[str, Float[Array, "_ _"]]:
+        """Input weights of every neuron with its bias last, and every kernel (input, output channel) by itself."""
+        found = {}
+        for layer, (unit, w, b) in enumerate(zip(self.units, self.kernels, self.biases, strict=False), 1):
+            found[f"conv{layer}"] = unit * joined(w, b)
+            found[f"conv{layer}-kernels"] = unit * w.reshape(-1, w.shape[-1] ** 2)
+        if self.dense is not None and self.dense_bias is not None:
+            unit = self.units[len(self.kernels)]
+            found["dense"] = unit * jnp.concatenate([self.dense, self.dense_bias[:, None]], axis=1)
+        return found
+
+    def rates(self) -> PyTree:
+        """1 for θ, and 1/s² for θ̄."""
+        conv = [1 / unit**2 for unit in self.units[: len(self.kernels)]]
+        inner, last = 1 / self.units[len(self.kernels)] ** 2, 1 / self.units[-1] ** 2
+        rates = eqx.tree_at(lambda t: (*t.kernels, *t.biases), frozen_rates(self), (*conv, *conv))
+        rates = eqx.tree_at(lambda t: t.readout, rates, last)
+        if self.dense is not None:
+            rates = eqx.tree_at(lambda t: (t.dense, t.dense_bias), rates, (inner, inner))
+        return rates if self.output_bias is None else eqx.tree_at(lambda t: t.output_bias, rates, last)
+
+    @property
+    def kinked(self) -> bool:
+        """As its activations; the dense layer is ReLU."""
+        return bool(self.activation.kinks) or self.dense is not None
+
+    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+        """Cut the images into patches once: the first convolution is then a matrix product."""
+        if data.x.ndim != 4:
+            return self, data
+        side = self.kernels[0].shape[-1]
+        places = np.prod([size - side + 1 for size in self.image[1:]]) * (self.image[0] * side**2 + 1)
+        images = data.n + (0 if data.x_test is None else data.x_test.shape[0])
+        must_fit(
+            1.5 * images * float(places) * data.x.dtype.itemsize,
+            f"Cutting {images:,} images of '{data.name}' into patches",
+            "take fewer images (n, n_test) or float32",
+        )
+        cut = (patches(data.x, side), None if data.x_test is None else patches(data.x_test, side))
+        return self, eqx.tree_at(lambda d: (d.x, d.x_test), data, cut, is_leaf=lambda leaf: leaf is None)
+
+    def off(self) -> Network:
+        """Images and patches are told apart by their shape, so there is nothing to undo."""
+        return self
+
+    def movement(self, start: Network) -> dict[str, Float[Array, " _"]]:
+        """Distance of each neuron's kernels and bias from the start, in θ."""
+        now, before = self.weights(), start.weights()
+        return {layer: jnp.linalg.norm(w - before[layer], axis=1) for layer, w in now.items() if "-" not in layer}
+
+    def permute(self, layer: str, order: Int[Array, " m"]) -> ConvNet:
+        """Reorder channels, or dense units, with all that belongs to them."""
+        return self._rewired(layer, lambda into: into[order], lambda out: out[order])
+
+    def mixed(self, layer: str, into: Float[Array, "g m"], out: Float[Array, "g m"]) -> ConvNet:
+        """Put g neurons in place of a layer's m: input weights Σ_j into_gj w_j, output weights Σ_j out_gj a_j."""
+        return self._rewired(layer, lambda w: jnp.tensordot(into, w, 1), lambda a: jnp.tensordot(out, a, 1))
+
+    def _rewired(self, layer: str, into: Any, out: Any) -> ConvNet:
+        """Change what comes into the neurons of a layer and what goes out, each with the neurons' axis first."""
+        names = [f"conv{index}" for index in range(1, len(self.kernels) + 1)]
+        if layer == "dense" and self.dense is not None and self.dense_bias is not None:
+            return altered(self, dense=into(self.dense), dense_bias=into(self.dense_bias), readout=out(self.readout))
+        if layer not in names:
+            known = ", ".join([*names, *(["dense"] if self.dense is not None else [])])
+            raise UserError(f"There is no layer '{layer}' of neurons in this network. Known: {known}.")
+        here = names.index(layer)
+        kernels, biases = list(self.kernels), list(self.biases)
+        kernels[here], biases[here] = into(kernels[here]), into(biases[here])
+        changes: dict[str, Any] = {}
+        if here + 1 < len(kernels):
+            kernels[here + 1] = jnp.swapaxes(out(jnp.swapaxes(kernels[here + 1], 0, 1)), 0, 1)
+        else:
+            m, dense = self.kernels[-1].shape[0], self.dense is not None
+            last = self.dense.T if self.dense is not None else self.readout
+            places = last.reshape(-1, m, *last.shape[1:])
+            moved = jnp.swapaxes(out(jnp.swapaxes(places, 0, 1)), 0, 1)
+            moved = moved.reshape(-1, *last.shape[1:])
+            changes = {"dense": moved.T} if dense else {"readout": moved}
+        return altered(self, kernels=tuple(kernels), biases=tuple(biases), **changes)
+
+    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
+        """Θ(x, z) = J(x) R J(z)^T by automatic differentiation, block by block."""
+        return jacobian_kernel(self, x, z)
+
+    @classmethod
+    def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
+        """One convolution and several, one output and several, with a dense layer and in rescaled coordinates."""
+        keys = jax.random.split(key, 8)
+        x, y, x_test, y_test = (
+            jax.random.normal(k, shape)
+            for k, shape in zip(keys, ((5, 2, 6, 5), (5,), (3, 2, 6, 5), (3,)), strict=False)
+        )
+        data = Dataset(x, y, x_test, y_test, name="example images")
+        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example images with three outputs")
+        image, glorot = (2, 6, 5), {"gamma": 0.5, "linear": None}
+        return [
+            (cls((4,), 3, image=image, key=keys[4], **glorot), data),
+            (cls((4,), 2, image=image, scale=0.1, rescaled=True, activation=Silu(), key=keys[5]), data),
+            (cls((3, 4), (3, 2), 3, image=image, output_bias=True, key=keys[6], **glorot), several),
+            (
+                cls((4, 3), 2, image=image, dense=5, rescaled=True, activation=Softplus(), key=keys[7], **glorot),
+                data,
+            ),
+        ]
+
+
+def joined(w: Kernel, b: Bias) -> Float[Array, "_ _"]:
+    """θ_W,β = (W_β; b_β) of every output channel β: kernels by input channel, row, column, then the bias (eq. 33)."""
+    return jnp.concatenate([w.reshape(w.shape[0], -1), b[:, None]], axis=1)
+
+
+def _check(
+    channels: tuple[int, ...],
+    sides: tuple[int, ...],
+    outputs: int | None,
+    image: tuple[int, ...],
+    dense: int | None,
+    sizes: tuple[float | None, ...],
+) -> None:
+    """Refuse what is no network, in one sentence."""
+    if len(image) != 3:
+        raise UserError(
+            f"A convolutional network takes images (channel, height, width), not inputs of shape {tuple(image)}: "
+            "read the data with flat = false."
+        )
+    if not channels or len(sides) != len(channels):
+        raise UserError(
+            f"{len(channels)} layers and {len(sides)} kernel sizes were given: write channels = [32] and kernel = 5, "
+            "or one kernel size for each layer."
+        )
+    if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
+        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image are 1 at least.")
+    if sum(m - 1 for m in sides) >= min(image[1:]):
+        raise UserError(
+            f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller or fewer."
+        )
+    if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
+        raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
