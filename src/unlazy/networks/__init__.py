@@ -18,6 +18,7 @@ from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._sweep import AXIS
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.scalings import (
+    Asymmetrical,
     FirstNodes,
     GivenNodes,
     NodeWeights,
@@ -34,6 +35,7 @@ from unlazy.networks.two_layer import TwoLayer
 __all__ = [
     "AXIS",
     "Anchored",
+    "Asymmetrical",
     "Chord",
     "Dual",
     "Embedding",
