@@ -94,6 +94,16 @@ def test_tangent_kernel_is_the_jacobians(raw, raw_data):
 
 
 @contract
+def test_the_kernel_of_one_output_is_cut_out_of_the_whole(raw, raw_data):
+    network, data = raw.on(raw_data)
+    if data.outputs is None:
+        return
+    whole = network.tangent_kernel(data.x, data.x)
+    for output in range(data.outputs):
+        close(network.output_kernel(data.x, data.x, output), whole[:, output, :, output], rel=1e-12, abs=1e-14)
+
+
+@contract
 def test_movement_is_distance(raw, raw_data):
     network, _ = raw.on(raw_data)
     assert all(np.all(moved == 0) for moved in network.movement(network).values())

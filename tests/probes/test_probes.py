@@ -26,6 +26,7 @@ from unlazy.probes import (
     TrainLoss,
     TrainOutputs,
     WeightMovement,
+    _spectrum,
     training_kernel,
 )
 from unlazy.probes.loss import misclassified
@@ -254,3 +255,35 @@ def test_a_kernel_on_samples_that_are_not_there_is_refused(samples):
     network, data = TwoLayer.examples(key=jax.random.key(0))[0]
     with pytest.raises(UserError, match="cannot be made: give 1 to"):
         Kernel(samples=samples)(network, network, data, Squared())
+
+
+def test_one_output_has_a_kernel_of_its_own():
+    network = TwoLayer(M, D, 3, key=jax.random.key(3))
+    several = Dataset(jnp.asarray(X), jnp.asarray(rng.normal(size=(N, 3))))
+    whole = np.asarray(network.tangent_kernel(several.x, several.x))[:, 1, :, 1]
+    close(look(KernelMatrix(output=1), network, network, several), whole, rel=1e-12)
+    seen = look(Kernel(output=1), network, network, several)
+    close(seen["largest"], np.linalg.eigvalsh(whole)[-1], rel=1e-10)
+    y = np.asarray(several.y[:, 1])
+    close(seen["alignment"], y @ whole @ y / (np.linalg.norm(whole) * (y @ y)), rel=1e-9)
+    with pytest.raises(UserError, match="There is no output 3: the targets have 3, counted from 0"):
+        look(Kernel(output=3), network, network, several)
+
+
+@pytest.mark.parametrize("rank", [60, 200], ids=["singular", "regular"])
+def test_large_kernels_have_the_eigenvalues_of_numpy(rank, monkeypatch):
+    """By Lanczos and a Cholesky factor, on a matrix with eigenvalues over ten orders of magnitude."""
+    monkeypatch.setattr(_spectrum, "DENSE", 10)
+    draw = np.random.default_rng(0)
+    axes = np.linalg.qr(draw.normal(size=(200, 200)))[0]
+    values = np.where(np.arange(200) < rank, np.geomspace(5.0, 1e-9, 200), 0.0)
+    matrix = (axes * values) @ axes.T
+    matrix = (matrix + matrix.T) / 2
+    smallest, largest = _spectrum.ends(jnp.asarray(matrix))
+    exact = np.linalg.eigvalsh(matrix)
+    close(largest, exact[-1], rel=1e-12)
+    close(smallest, exact[0], abs=1e-13)  # some rounding of the largest, as by NumPy
+    change = matrix - (axes[:, ::-1] * values) @ axes.T
+    change = (change + change.T) / 2
+    close(_spectrum.operator_norm(jnp.asarray(change)), np.linalg.norm(change, 2), rel=1e-6)
+    close(_spectrum.operator_norm(jnp.zeros((200, 200))), 0.0)

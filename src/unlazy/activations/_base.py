@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy.activations import _gaussian
@@ -130,6 +130,18 @@ class Activation(eqx.Module):
         while g varies on scales above √q / 5; a kink costs some 1e-4 √q and a jump some 1e-2, each times its size.
         """
         return _gaussian.expectation(g, q)
+
+    @staticmethod
+    def pair_expectation(g: Callable[[Array], Array], q1: Values, q2: Values, c: Values) -> Values:
+        """E[g(u) g(v)] for the same Gaussian pair as in `dual` and any smooth elementwise g, by quadrature."""
+        return _gaussian.dual(g, q1, q2, c)
+
+    @staticmethod
+    def triple_expectation(
+        g: Callable[[Array, Array, Array], Array], covariances: Float[Array, "p 3 3"]
+    ) -> Float[Array, " p"]:
+        """E[g(u, v, w)] for each of p centred Gaussian triples and any smooth elementwise g, by quadrature."""
+        return _gaussian.triple(g, covariances)
 
     def slope_on(self, left: float, right: float) -> float:
         """Infimum of |σ'| over the open interval (left, right); 0 where σ has a kink inside.

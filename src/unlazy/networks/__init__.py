@@ -19,6 +19,7 @@ from unlazy.networks._sweep import AXIS
 from unlazy.networks.conv import ConvNet
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.scalings import (
+    Asymmetrical,
     FirstNodes,
     GivenNodes,
     NodeWeights,
@@ -35,6 +36,7 @@ from unlazy.networks.two_layer import TwoLayer
 __all__ = [
     "AXIS",
     "Anchored",
+    "Asymmetrical",
     "Chord",
     "ConvNet",
     "Dual",

@@ -100,6 +100,10 @@ class Network(eqx.Module):
         Along the flow f' = -Θ dL/df. Use structure where there is some, else `jacobian_kernel`.
         """
 
+    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
+        """Θ(x, z) of one of several outputs; cut out of the whole, unless a network knows a cheaper way."""
+        return self.tangent_kernel(x, z)[:, output, :, output]
+
     def pull(self, x: Inputs, signal: Outputs) -> PyTree:
         """R J(x)^T u: what a signal u on the outputs means for the trained parameters (a tree as of `divide`)."""
         trained, frozen = divide(self)

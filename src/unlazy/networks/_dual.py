@@ -212,6 +212,10 @@ class Dual(Network):
         gram = jax.lax.cond(jnp.all(place < n), lambda: pick(points[0].rows, place, 1), afresh)
         return self._assembled(gram, gates, values)
 
+    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
+        """Θ of the network with one read-out only: a k²-th of the whole."""
+        return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
+
     def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
         """Sums over neurons, made in the precision of products and handed on in that of the state."""
         left, right = slopes

@@ -20,6 +20,21 @@ class NodeWeights(eqx.Module):
     def first(self, m: int) -> np.ndarray:
         """Give the weights of the first m nodes."""
 
+    @abc.abstractmethod
+    def power_sum(self, power: float) -> float:
+        """Σ_j λ̃_j^power over all nodes, the weights divided by their sum.
+
+        (1-γ)² times that of power 2 measures how far from a kernel machine infinite width stays (caron2023 eq. 12).
+        """
+
+    def normalised(self, m: int) -> np.ndarray:
+        """Give the first m weights, as shares of the sum of all."""
+        return self.first(m) / self._total()
+
+    @abc.abstractmethod
+    def _total(self) -> float:
+        """Σ_j λ̃_j over all nodes."""
+
 
 class Zipf(NodeWeights):
     """Zipf weights λ̃_j = j^(-1/α) / ζ(1/α) for α in (0, 1) (caron2023 eq. 4)."""
@@ -33,6 +48,13 @@ class Zipf(NodeWeights):
     def first(self, m: int) -> np.ndarray:
         """Give the weights of the first m nodes."""
         return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
+
+    def power_sum(self, power: float) -> float:
+        """ζ(power/α) / ζ(1/α)^power: caron2023 figure 5 has power 2."""
+        return float(zeta(power / self.alpha) / zeta(1 / self.alpha) ** power)
+
+    def _total(self) -> float:
+        return 1.0
 
 
 class FirstNodes(NodeWeights):
@@ -48,6 +70,13 @@ class FirstNodes(NodeWeights):
         """Give the weights of the first m nodes."""
         return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
 
+    def power_sum(self, power: float) -> float:
+        """K^(1 - power)."""
+        return float(self.count) ** (1 - power)
+
+    def _total(self) -> float:
+        return 1.0
+
 
 class GivenNodes(NodeWeights):
     """Weights that you write down; nodes beyond the end of the list get none."""
@@ -61,6 +90,13 @@ class GivenNodes(NodeWeights):
     def first(self, m: int) -> np.ndarray:
         """Give the weights of the first m nodes."""
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
+
+    def power_sum(self, power: float) -> float:
+        """Add up what was written down."""
+        return float(np.sum(self.normalised(len(self.weights)) ** power))
+
+    def _total(self) -> float:
+        return float(sum(self.weights))
 
 
 class Asymmetrical(eqx.Module):

@@ -76,6 +76,10 @@ class TangentModel(Network):
         """Give the kernel of the centre, whatever δ is."""
         return self.centre.tangent_kernel(x, z)
 
+    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
+        """Give that of the centre, whatever δ is."""
+        return self.centre.output_kernel(x, z, output)
+
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """The tangents of some two-layer networks, displaced at random."""

@@ -225,6 +225,10 @@ class TwoLayer(Network):
         values = sigma(h_x) @ ((self.s**2)[:, None] * sigma(h_z).T) if self.train_readout else None
         return assembled_kernel(rates.w * self._factor() ** 2 * (phi_x @ phi_z.T), gates, values, rates.a)
 
+    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
+        """Θ of the network with one read-out only: a k²-th of the whole."""
+        return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
+
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every scaling and embedding, one output and several, read-out frozen and trained."""

@@ -20,13 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from unlazy._errors import UserError
 from unlazy.activations import Activation, ActiveInterval
-from unlazy.flows import Descent, Trajectory
-from unlazy.losses import Squared
+from unlazy.flows import Trajectory
 from unlazy.networks import Anchored, Embedding, Infinite, Network, RandomLayers, TwoLayer
 from unlazy.probes import TrainLoss
 from unlazy.theory._base import Hypothesis, through
+from unlazy.theory._runs import gradient_flow, loss_slope, relative_error, squared_loss
 
 PAPER = "Chen, Vanden-Eijnden, Bruna (2022)"
 
@@ -112,7 +111,7 @@ def read(run: Trajectory) -> tuple[list[Hypothesis], Setting | None]:
     assert isinstance(network, TwoLayer)
     assert network.w is not None
     m, features = network.w.shape
-    slope = _slope(run)
+    slope = loss_slope(run)
     factor = float(features) ** network.scaling.feature
     speed = network.rates().w * factor**2 * features * slope / m
     matrix = gram(network, data.x)
@@ -120,8 +119,7 @@ def read(run: Trajectory) -> tuple[list[Hypothesis], Setting | None]:
     y = np.asarray(data.y, float)
     residual = np.asarray(network(data.x), float) - y
     start_loss = 0.5 * float(residual @ residual)
-    # The estimates of single steps are added up; ten times that is what we stake on it.
-    error = 10 * run.stats["error"] + 1e3 * precision
+    error = relative_error(run, precision)
     conditions.append(Hypothesis("a loss above 0 at the start", start_loss > 0, start_loss))
     if start_loss == 0:
         return conditions, None
@@ -142,7 +140,7 @@ def read(run: Trajectory) -> tuple[list[Hypothesis], Setting | None]:
 
 def losses(run: Trajectory) -> np.ndarray:
     """L^t = ½ Σ_a (f - y)² at every look, whatever the run's own loss divides by."""
-    return np.asarray(through(run, TrainLoss()), float) / _slope(run)
+    return np.asarray(through(run, TrainLoss()), float) / loss_slope(run)
 
 
 def positive_definite(setting: Setting) -> Hypothesis:
@@ -157,12 +155,6 @@ def active_somewhere(interval: ActiveInterval | None) -> Hypothesis:
     return Hypothesis("an interval on which |σ'| is bounded away from 0", interval is not None)
 
 
-def _slope(run: Trajectory) -> float:
-    """ω in dℓ/df = ω (f - y)."""
-    assert isinstance(run.loss, Squared)
-    return (1 / run.data.n if run.loss.reduction == "mean" else 1.0) * (1.0 if run.loss.half else 2.0)
-
-
 def _conditions(run: Trajectory) -> Iterator[Hypothesis]:
     network = run.start
     two_layers = isinstance(network, TwoLayer)
@@ -170,9 +162,8 @@ def _conditions(run: Trajectory) -> Iterator[Hypothesis]:
     if not two_layers:
         return
     yield one_size(network)
-    yield Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
-    flows = not isinstance(run.place.flow, Descent) and bool(np.isfinite(run.stats["error"]))
-    yield Hypothesis("gradient flow, followed with error control", flows)
+    yield squared_loss(run)
+    yield gradient_flow(run)
 
 
 def one_size(network: TwoLayer) -> Hypothesis:
@@ -187,19 +178,8 @@ def is_known(network: Network) -> bool:
     return isinstance(network, TwoLayer) and one_size(network).met
 
 
-def looked_later(run: Trajectory) -> Hypothesis:
-    """A rate needs a stretch of time."""
-    return Hypothesis("a look at the run after t = 0", bool(run.times.size and run.times[-1] > 0))
-
-
 def settled(run: Trajectory) -> Setting:
     """Give a run in the paper's units, its conditions being met."""
     setting = read(run)[1]
     assert setting is not None
     return setting
-
-
-def probability(delta: float) -> None:
-    """Refuse a failure probability that is none."""
-    if not 0 < delta < 1:
-        raise UserError(f"A failure probability delta lies between 0 and 1, so {delta} does not: try 0.05.")

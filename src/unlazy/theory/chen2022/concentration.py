@@ -16,8 +16,9 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Infinite, Network, RandomLayers, TwoLayer
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
+from unlazy.theory._runs import probability
 from unlazy.theory.chen2022._problems import small_inputs
-from unlazy.theory.chen2022._setting import PAPER, gram, limit_gram, probability
+from unlazy.theory.chen2022._setting import PAPER, gram, limit_gram
 from unlazy.theory.chen2022.constants import concentration_bound, features_needed, start_size
 
 

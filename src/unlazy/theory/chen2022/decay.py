@@ -15,14 +15,14 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
 from unlazy.probes import ActiveShare, DecayRate, MeanSquareSlope, Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
-from unlazy.theory.chen2022._fall import fall
+from unlazy.theory._fall import fall
+from unlazy.theory._runs import looked_later
 from unlazy.theory.chen2022._problems import small_inputs
 from unlazy.theory.chen2022._setting import (
     PAPER,
     active_somewhere,
     gram,
     is_known,
-    looked_later,
     losses,
     positive_definite,
     read,

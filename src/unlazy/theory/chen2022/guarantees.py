@@ -17,7 +17,8 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Identity, Network, RandomLayers
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory.chen2022._fall import fall
+from unlazy.theory._fall import fall
+from unlazy.theory._runs import looked_later, probability
 from unlazy.theory.chen2022._problems import small_inputs
 from unlazy.theory.chen2022._setting import (
     PAPER,
@@ -26,10 +27,8 @@ from unlazy.theory.chen2022._setting import (
     active_somewhere,
     is_known,
     limit_gram,
-    looked_later,
     losses,
     positive_definite,
-    probability,
     read,
     settled,
     spectrum,
