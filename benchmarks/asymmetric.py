@@ -2,11 +2,11 @@
 
 Four settings of (γ, α) and five seeds on one data set, to t = 50,000, with the training and test risk, the weights'
 movement, the tangent kernel (NTG) and all of its eigenvalues at 51 times. The baseline does what the authors' script
-does: layers as modules, 50,000 steps of size 1 of gradient descent by autograd, a kernel from one backward pass a sample,
-`numpy.linalg.eigh`. A stretch of its steps and a few of its kernels are timed and extrapolated; both sides start from
-the same weights in float32. Errors are the largest relative differences, over times and settings, between the first
-seed's curves and those of gradient descent with step 1: of the root of the risk, of the movement, of the kernel (in norm)
-and of its smallest eigenvalue.
+does: layers as modules, 50,000 steps of size 1 of gradient descent by autograd, a kernel from one backward pass a
+sample, `numpy.linalg.eigh`. A stretch of its steps and a few of its kernels are timed and extrapolated; both sides
+start from the same weights in float32. Errors are the largest relative differences, over times and settings, between
+the first seed's curves and those of gradient descent with step 1: of the root of the risk, of the movement, of the
+kernel (in norm) and of its smallest eigenvalue.
 """
 
 from __future__ import annotations
