@@ -187,7 +187,8 @@ def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json:
     with _lab(out, fresh) as lab:
         result = lab.run(wanted)
     path = lab.store.path(wanted)
-    last = {str(name): float(values.isel(time=-1).mean()) for name, values in result.data_vars.items()}
+    ends = result.isel(time=-1).data_vars  # what was seen at the end only has no time
+    last = {str(name): float(values.mean()) for name, values in ends.items()}
     status = [str(one) for one in _listed(result.attrs["status"])]
     if json:
         seconds = round(float(result.attrs["seconds"]), 2)
@@ -276,30 +277,10 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     json
         Print JSON instead of a table.
     """
-    import importlib.util
-
+    from unlazy.lab.benchmarks import measured
     from unlazy.report.terminal import print_table
 
-    folder = next(
-        (base / "benchmarks" for base in (Path.cwd(), Path(__file__).parents[2]) if (base / "benchmarks").is_dir()),
-        None,
-    )
-    if folder is None:
-        raise UserError("There is no folder 'benchmarks' here: call this command in a clone of the source.")
-    known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
-    if name is not None and name not in known:
-        from unlazy._errors import suggest
-
-        raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")
-    tables: list[list[dict[str, Any]]] = []
-    for stem in [name] if name else known:
-        _screen.print(f"Measuring {stem} ...")
-        spec = importlib.util.spec_from_file_location(f"benchmarks_{stem}", known[stem])
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        tables.append(module.measure())
+    tables = list(measured(name, lambda stem: _screen.print(f"Measuring {stem} ...")))
     if json:
         print(json_format.dumps([row for table in tables for row in table], indent=2))
     else:

@@ -9,6 +9,7 @@ import pytest
 from close import close
 from unlazy import networks
 from unlazy._catalogue import members
+from unlazy._errors import UserError
 from unlazy.networks import Network, divide, jacobian_kernel, trained_rates
 
 MEMBERS = members(networks, Network)
@@ -94,16 +95,6 @@ def test_tangent_kernel_is_the_jacobians(raw, raw_data):
 
 
 @contract
-def test_the_kernel_of_one_output_is_cut_out_of_the_whole(raw, raw_data):
-    network, data = raw.on(raw_data)
-    if data.outputs is None:
-        return
-    whole = network.tangent_kernel(data.x, data.x)
-    for output in range(data.outputs):
-        close(network.output_kernel(data.x, data.x, output), whole[:, output, :, output], rel=1e-12, abs=1e-14)
-
-
-@contract
 def test_movement_is_distance(raw, raw_data):
     network, _ = raw.on(raw_data)
     assert all(np.all(moved == 0) for moved in network.movement(network).values())
@@ -120,3 +111,40 @@ def test_precision_is_kept(raw, raw_data):
     assert single(x).dtype == jnp.float32
     assert single.tangent_kernel(x, x).dtype == jnp.float32
     close(single(x), network(data.x), rel=0.001, abs=0.0001)
+
+
+@contract
+def test_the_kernel_of_one_output_is_cut_out_of_the_whole(raw, raw_data):
+    network, data = raw.on(raw_data)
+    if data.outputs is None:
+        return
+    whole = network.tangent_kernel(data.x, data.x)
+    for output in range(data.outputs):
+        close(network.output_kernel(data.x, data.x, output), whole[:, output, :, output], rel=1e-12, abs=1e-14)
+
+
+@contract
+def test_neurons_can_be_weighed_and_taken_away(raw, raw_data):
+    """Networks with neurons keep this; another one says that it has none."""
+    network, data = raw.on(raw_data)
+    if type(network).importance is Network.importance:
+        with pytest.raises(UserError, match="has no neurons"):
+            network.importance()
+        return
+    weighed, answers = network.importance(), network.responses(data.x)
+    hidden = network.hidden(data.x)
+    assert set(weighed) == set(answers) == set(hidden)
+    for layer, importance in weighed.items():
+        m = hidden[layer].shape[1]
+        assert importance.shape == (m,)
+        assert answers[layer].shape == hidden[layer].shape
+        assert np.all(np.asarray(importance) >= 0)
+        order = jnp.argsort(-importance)
+        close(network.permute(layer, order).importance()[layer], importance[order], rel=1e-10, abs=1e-14)
+        close(network.permute(layer, order).responses(data.x)[layer], answers[layer][:, order], rel=1e-10, abs=1e-14)
+        close(network.silenced(layer, jnp.ones(m))(data.x), network(data.x), rel=1e-12, abs=1e-14)
+        nested = network.nested(data.x, layer, order, lambda f: f)
+        assert nested.shape == (m + 1, *network(data.x).shape)
+        for count in range(m + 1):
+            kept = jnp.zeros(m).at[order[:count]].set(1.0)
+            close(nested[count], network.silenced(layer, kept)(data.x), rel=1e-10, abs=1e-12)

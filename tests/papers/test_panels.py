@@ -12,6 +12,8 @@ import unlazy.papers
 from made_up import RATES, TIMES, exponential, random_labels, shrink
 from unlazy._catalogue import modules
 from unlazy._errors import UserError
+from unlazy.data import images, tabular
+from unlazy.data._image_files import Labelled
 from unlazy.lab import Lab, Recipe, bring_to_life
 from unlazy.papers import Claim, Panel, chen2022, choose, panels
 from unlazy.papers.chen2022._curves import decay
@@ -41,6 +43,7 @@ class Looking:
 
 def test_the_room_is_found():
     assert {f"chen2022/fig{number}" for number in range(1, 9)} <= set(PANELS)
+    assert {f"caron2023/fig{number}" for number in range(1, 12)} <= set(PANELS)
 
 
 def test_no_two_panels_have_one_key():
@@ -83,9 +86,24 @@ def test_scales_are_quick_and_paper(panel):
     assert panel.scales["quick"] != panel.scales["paper"]
 
 
+@pytest.fixture
+def published(monkeypatch):
+    """Published files as large as the real ones, of which none has to be here."""
+    rng = np.random.default_rng(0)
+    blank = {"train": Labelled(np.zeros((60_000, 1, 28, 28), np.uint8), np.arange(60_000) % 10)}
+    colours = Labelled(np.zeros((6000, 3, 32, 32), np.uint8), np.arange(6000) % 10)
+    monkeypatch.setattr(tabular, "load", lambda table, folder=None: rng.normal(size=(60, table.columns)))
+    monkeypatch.setattr(images, "fetch", lambda *sources, folder=None: sources[0].name)
+    monkeypatch.setattr(images, "find", lambda *sources, folder=None: "here")
+    monkeypatch.setattr(images, "read_archive", lambda path: (colours, colours))
+    monkeypatch.setattr(
+        images, "read_idx", lambda name: blank["train"].images[:, 0] if "images" in name else blank["train"].labels
+    )
+
+
 @contract
 @pytest.mark.parametrize("scale", ["quick", "paper"])
-def test_recipes_are_good(panel, scale):
+def test_recipes_are_good(panel, scale, published):
     """The first recipe of each panel names only what there is; its sizes are cut so that drawing takes no time."""
     lab = Looking()
     with pytest.raises(Asked):

@@ -23,9 +23,10 @@ WIDTH, LOSS = 8, Squared()
 
 @pytest.fixture(scope="module")
 def data():
-    keys = jax.random.split(jax.random.key(0), 2)
-    x, x_test = jax.random.normal(keys[0], (6, 3)), jax.random.normal(keys[1], (4, 3))
-    return Dataset(x, jnp.sign(x[:, 0]), x_test, jnp.sign(x_test[:, 0]))
+    keys = jax.random.split(jax.random.key(0), 3)
+    x, x_test, held = (jax.random.normal(key, (size, 3)) for key, size in zip(keys, (6, 4, 6), strict=True))
+    held_out = Dataset(held, jnp.sign(held[:, 0]))
+    return Dataset(x, jnp.sign(x[:, 0]), x_test, jnp.sign(x_test[:, 0]), held_out=held_out)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def same(one, other, rel=1e-9, abs=1e-11):
 
 def test_the_room_is_found():
     wanted = {"train-loss", "test-loss", "test-error", "feature-movement", "weight-movement", "kernel", "active-share"}
+    wanted |= {"importance", "pruning", "transfer"}
     assert wanted <= set(MEMBERS)
 
 

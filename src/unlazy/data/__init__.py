@@ -19,6 +19,7 @@ Adding a data set is adding a function: any public one, in a public module of th
 """
 
 from unlazy.data._base import Dataset, split
+from unlazy.data._download import at_hand
 from unlazy.data.images import cifar10, digits, mnist
 from unlazy.data.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
 from unlazy.data.synthetic import (
@@ -35,6 +36,7 @@ from unlazy.data.tabular import airfoil, concrete, energy, plant
 __all__ = [
     "Dataset",
     "airfoil",
+    "at_hand",
     "chirp",
     "cifar10",
     "concrete",

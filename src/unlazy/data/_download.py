@@ -64,6 +64,11 @@ def fetch(*sources: Source, folder: str | None = None) -> Path:
     return cached
 
 
+def at_hand(*sources: Source, folder: str | None = None) -> bool:
+    """Whether one of the ``sources`` is on this machine, so that `fetch` need not download."""
+    return find(*sources, folder=folder) is not None or any(os.path.isfile(cache() / one.file) for one in sources)
+
+
 def cache() -> Path:
     """Folder that downloads are kept in."""
     chosen = os.environ.get(CACHE)

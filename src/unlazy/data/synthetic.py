@@ -69,13 +69,16 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: PR
     return draw_twice(draw, n, n_test, name="orthogonal clusters", key=key)
 
 
-def sphere_sine(n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, *, key: PRNGKey) -> Dataset:
+def sphere_sine(
+    n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, n_held: int = 0, *, key: PRNGKey
+) -> Dataset:
     """Uniform inputs on the unit sphere with targets y = (5/d) Σ_j sin(π x_j) + ε with ε ~ N(0, noise²).
 
     caron2023, section 6.1. The text says noise of standard deviation 1; the authors' released simulation draws 0.1.
-    Test targets carry noise too.
+    Test targets carry noise too. ``n_held`` more samples become the held-out set, for transfer.
     """
     checks.count("d", d)
+    checks.count("n_held", n_held, 0)
     checks.finite("noise", noise, 0.0)
 
     def draw(count: int, key: PRNGKey) -> tuple[Inputs, Outputs]:
@@ -85,7 +88,11 @@ def sphere_sine(n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, 
         y = 5 / d * jnp.sum(jnp.sin(math.pi * x), axis=1)
         return x, y + noise * jax.random.normal(noise_key, (count,))
 
-    return draw_twice(draw, n, n_test, name="sphere sine", key=key)
+    data = draw_twice(draw, n, n_test, name="sphere sine", key=key)
+    if not n_held:
+        return data
+    held = Dataset(*draw(n_held, jax.random.fold_in(key, 2)), name="sphere sine, held out")
+    return Dataset(data.x, data.y, data.x_test, data.y_test, held_out=held, name=data.name)
 
 
 def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, name: str, key: PRNGKey) -> Dataset:

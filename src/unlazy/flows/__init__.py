@@ -2,7 +2,7 @@
 
 from unlazy.flows._base import Flow, Stepper
 from unlazy.flows._journey import Journey
-from unlazy.flows._state import State, Status, Trajectory, gradient, velocity
+from unlazy.flows._state import AtEnd, Observe, State, Status, Trajectory, gradient, velocity
 from unlazy.flows.descent import Descent
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
@@ -13,6 +13,7 @@ from unlazy.flows.stabilised import Stabilised
 
 __all__ = [
     "Adam",
+    "AtEnd",
     "Constant",
     "Cosine",
     "Descent",
@@ -22,6 +23,7 @@ __all__ = [
     "Journey",
     "Linearised",
     "Momentum",
+    "Observe",
     "Optimiser",
     "Plain",
     "RungeKutta",

@@ -24,7 +24,7 @@ from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows._progress import Progress, bar
-from unlazy.flows._state import CODES, Observe, Place, State, Status, Trajectory
+from unlazy.flows._state import CODES, AtEnd, Observe, Place, State, Status, Trajectory
 from unlazy.losses import Loss
 from unlazy.networks import Layout, Network, divide
 
@@ -49,6 +49,7 @@ class Journey:
         self.flow, self.place = flow, place
         self.batching: Batching = batching
         self.probes = named(probes)
+        self.late = {name for name, probe in self.probes.items() if isinstance(probe, AtEnd)}
         # A run that was interrupted between two times first has to reach the one it was heading for.
         underway = bool(jnp.any(place.state.left > 0))
         if underway and np.size(times) and np.ravel(times)[0] != place.target:
@@ -63,8 +64,10 @@ class Journey:
         # Times that fall on the same step are one time.
         apart = (amounts > 0) | (np.arange(asked.size) == 0)
         self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
-        self.look = self._shape_of_a_look()  # a probe that cannot look is noticed now, not when its time comes
+        # A probe that cannot look is noticed now, not when its time comes.
+        self.look = {name: one for name, one in self._shape_of_a_look().items() if name not in self.late}
         self.looks: list[dict[str, PyTree]] = []
+        self.last_look: dict[str, PyTree] = {}
         self.seconds = 0.0
         self.interrupted = False
 
@@ -121,8 +124,10 @@ class Journey:
                             saved = time.perf_counter()
                     if bool(jnp.all(self.state.code != 0)):
                         break
-                    self._look()
+                    self.looks.append(self._look(set(self.probes) - self.late))
                     report(len(self.looks) / len(self.asked), self.place.target)
+                if len(self.looks) == len(self.asked) and self.late:
+                    self.last_look = self._look(self.late)
             except KeyboardInterrupt:
                 self.interrupted = True
         self.seconds = already + time.perf_counter() - begun
@@ -152,12 +157,12 @@ class Journey:
         )
         self._move(jax.block_until_ready(moved), place.target)
 
-    def _look(self) -> None:
-        place = self.place
+    def _look(self, names: set[str]) -> dict[str, PyTree]:
+        place, probes = self.place, {name: probe for name, probe in self.probes.items() if name in names}
         look = _observe(
-            self.probes, place.state.trained, place.first, place.frozen, place.data, self.flow.loss, self.batching
+            probes, place.state.trained, place.first, place.frozen, place.data, self.flow.loss, self.batching
         )
-        self.looks.append(jax.tree.map(np.asarray, look))
+        return jax.tree.map(np.asarray, look)
 
     def _shape_of_a_look(self) -> dict[str, PyTree]:
         place = self.place
@@ -190,7 +195,7 @@ class Journey:
             loss=self.flow.loss,
             times=np.asarray(self.reached[: len(looks)]),
             probes=self.probes,
-            seen=jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {},
+            seen=(jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {}) | pick(self.last_look),
             stats={
                 "method": kebab(type(self.flow).__name__),
                 "coordinates": getattr(self.flow, "coordinates", "weights"),

@@ -24,6 +24,19 @@ Observe = Callable[[Network, Network, Dataset, Loss], PyTree]
 Memory = TypeVar("Memory")
 
 
+class AtEnd(eqx.Module):
+    """A probe that looks once, at the end of a run: for what is too dear to be seen often, or too large to be kept.
+
+    ``seen`` then has no axis of times. In a recipe: ``{ kind = "pruning", when = "end" }``.
+    """
+
+    probe: Observe
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
+        """Look, as the probe does."""
+        return self.probe(now, start, data, loss)
+
+
 class Status(enum.Enum):
     """How a run ended, as a sentence."""
 
@@ -82,9 +95,9 @@ class Place(eqx.Module):
 class Trajectory:
     """What came of a run: networks at both ends, what the probes saw, and how it went.
 
-    ``seen[name]`` has the times as its first axis, and ``probes[name]`` is the probe that saw it. ``stats`` counts
-    steps, rejections, gradient evaluations and seconds, says which method went through which coordinates, and holds the
-    sum of the errors estimated on the way.
+    ``seen[name]`` has the times as its first axis (not for a probe `AtEnd`), and ``probes[name]`` is what saw it.
+    ``stats`` counts steps, rejections, gradient evaluations and seconds, says which method went through which
+    coordinates, and holds the sum of the errors estimated on the way.
     """
 
     data: Dataset

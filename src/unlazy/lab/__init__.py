@@ -1,7 +1,7 @@
 """The lab: recipes, the runs they describe, and the store that keeps what came of them."""
 
 from unlazy.lab.certificates import Certificate, certify
-from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, parse, read
+from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, draw_data, parse, read
 from unlazy.lab.runner import Interrupted, Lab
 from unlazy.lab.store import Store, provenance, read_run
 
@@ -16,6 +16,7 @@ __all__ = [
     "bring_to_life",
     "build",
     "certify",
+    "draw_data",
     "parse",
     "provenance",
     "read",

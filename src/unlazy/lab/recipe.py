@@ -51,7 +51,7 @@ from unlazy._catalogue import find, kebab, members, spoken
 from unlazy._errors import UserError, suggest
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
-from unlazy.flows import Flow
+from unlazy.flows import AtEnd, Flow, Observe
 from unlazy.networks import Network
 from unlazy.probes import Probe
 
@@ -141,7 +141,7 @@ class Experiment(typing.NamedTuple):
     networks: list[Network]
     data: list[Dataset]
     flow: Flow
-    probes: dict[str, Probe]
+    probes: dict[str, Observe]
     times: np.ndarray
     keys: list[PRNGKey]
 
@@ -178,7 +178,7 @@ def bring_to_life(recipe: Recipe) -> Experiment:
             'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32".'
         )
     flow = build(recipe.flow, Flow, "flow")
-    probes: dict[str, Probe] = {}
+    probes: dict[str, Observe] = {}
     for index, section in enumerate(recipe.probes):
         label, probe = _named_probe(section, f"probes[{index}]")
         if label in probes:
@@ -186,25 +186,36 @@ def bring_to_life(recipe: Recipe) -> Experiment:
                 f"probes[{index}]: two probes are called '{label}': give one of them a name with as = \"...\"."
             )
         probes[label] = probe
-    data, networks, keys = [], [], []
-    for seed in range(recipe.seed, recipe.seed + recipe.seeds):
-        data_key, network_key, flow_key = jax.random.split(jax.random.key(seed), 3)
-        if recipe.same_data and data:
-            data.append(data[0])
-        else:
-            data.append(build(recipe.data, Dataset, "data", key=data_key).astype(recipe.dtype))
-        shape = {"inputs": data[-1].inputs, "outputs": data[-1].outputs, "image": data[-1].x.shape[1:]}
+    data, networks, keys = draw_data(recipe), [], []
+    for index, one in enumerate(data):
+        _, network_key, flow_key = _keys(recipe.seed + index)
+        shape = {"inputs": one.inputs, "outputs": one.outputs, "image": one.x.shape[1:]}
         network = build(recipe.network, Network, "network", key=network_key, **shape)
         networks.append(_cast(network, recipe.dtype))
         keys.append(flow_key)
     return Experiment(networks, data, flow, probes, recipe.grid(), keys)
 
 
-def _named_probe(section: Section, where: str) -> tuple[str, Probe]:
-    """Give a probe and what it is called in the result: its kind, or what ``as`` says."""
+def draw_data(recipe: Recipe) -> list[Dataset]:
+    """Draw the data of every seed, as `bring_to_life` does."""
+    return [
+        build(recipe.data, Dataset, "data", key=_keys(seed)[0]).astype(recipe.dtype)
+        for seed in range(recipe.seed, recipe.seed + (1 if recipe.same_data else recipe.seeds))
+    ] * (recipe.seeds if recipe.same_data else 1)
+
+
+def _keys(seed: int) -> Any:
+    return jax.random.split(jax.random.key(seed), 3)
+
+
+def _named_probe(section: Section, where: str) -> tuple[str, Observe]:
+    """Give a probe and what it is called in the result: its kind, or what ``as`` says; ``when`` says how often."""
     options = {"kind": section} if isinstance(section, str) else dict(section)
-    label = options.pop("as", None)
-    probe = build(options, Probe, where)
+    label, when = options.pop("as", None), options.pop("when", "always")
+    if when not in ("always", "end"):
+        raise UserError(f"{where}.when: a probe looks 'always' or only at the 'end', not {_short(when)}.")
+    probe: Observe = build(options, Probe, where)
+    probe = AtEnd(probe) if when == "end" else probe
     if label is None:
         return kebab(options["kind"]), probe
     if not (isinstance(label, str) and re.fullmatch(r"[A-Za-z0-9-]+", label)) or label in ("seed", "time"):

@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy.flows import Trajectory
+from unlazy.flows import AtEnd, Trajectory
 from unlazy.lab.recipe import Recipe
 
 _LIBRARIES = ("unlazy", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")
@@ -108,10 +108,12 @@ def read_run(path: Path) -> xr.Dataset:
 
 
 def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
-    """Label what the probes saw: dimensions seed and time first, then whatever a probe adds."""
+    """Label what the probes saw: dimensions seed and (but `AtEnd`) time first, then whatever a probe adds."""
     variables: dict[str, Any] = {}
+    late = {name for name, probe in trajectories[0].probes.items() if isinstance(probe, AtEnd)}
     for probe, values in _stack([t.seen for t in trajectories]).items():
-        variables[probe] = (("seed", "time", *(f"{probe}_{axis}" for axis in range(values.ndim - 2))), values)
+        first = ("seed",) if probe.partition(".")[0] in late else ("seed", "time")
+        variables[probe] = ((*first, *(f"{probe}_{axis}" for axis in range(values.ndim - len(first)))), values)
     run = xr.Dataset(
         variables, coords={"seed": recipe.seed + np.arange(len(trajectories)), "time": trajectories[0].times}
     )

@@ -12,12 +12,13 @@ from unlazy.networks._base import (
     divide,
     frozen_rates,
     jacobian_kernel,
+    nested_sums,
     trained_rates,
 )
 from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._sweep import AXIS
 from unlazy.networks.conv import ConvNet
-from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
+from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
 from unlazy.networks.scalings import (
     Asymmetrical,
     FirstNodes,
@@ -50,6 +51,7 @@ __all__ = [
     "NodeWeights",
     "Quadratic",
     "RandomLayers",
+    "RandomPatches",
     "Scaling",
     "TangentModel",
     "TwoLayer",
@@ -63,6 +65,7 @@ __all__ = [
     "jacobian_kernel",
     "mean_field",
     "multilayer_mean_field",
+    "nested_sums",
     "ntk",
     "trained_rates",
 ]

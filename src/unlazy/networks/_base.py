@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
@@ -93,6 +95,31 @@ class Network(eqx.Module):
     def permute(self: N, layer: str, order: Int[Array, " m"]) -> N:
         """Reorder the neurons of a layer, each with all that belongs to it; the function stays the same."""
 
+    def responses(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """What the neurons of every layer answer, σ(h_j(x)), by layer name: the features that `Transfer` hands on."""
+        raise UserError(_no_neurons(self))
+
+    def importance(self) -> dict[str, Float[Array, " m"]]:
+        """How much each neuron weighs, by layer name: the order in which `Pruning` takes them away."""
+        raise UserError(_no_neurons(self))
+
+    def silenced(self: N, layer: str, kept: Float[Array, " m"]) -> N:
+        """Multiply what each neuron of a layer sends on by ``kept``: 0 takes it away, 1 keeps it."""
+        raise UserError(_no_neurons(self))
+
+    def nested(self, x: Inputs, layer: str, order: Int[Array, " m"], judge: Callable[[Outputs], PyTree]) -> PyTree:
+        """``judge(f(x))`` with only the first c neurons of ``order`` in a layer, for c = 0, ..., m (a leading axis).
+
+        Any network can do it by `silenced`, at the price of m forward passes; where outputs are a sum over neurons use
+        `nested_sums`, at the price of one.
+        """
+        place = jnp.argsort(order)
+
+        def one(count: Int[Array, ""]) -> PyTree:
+            return judge(self.silenced(layer, (place < count).astype(x.dtype))(x))
+
+        return jax.lax.map(one, jnp.arange(order.shape[0] + 1))
+
     @abc.abstractmethod
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Tangent kernel Θ(x, z) = J(x) R J(z)^T, of shape (n, n') or (n, k, n', k).
@@ -147,6 +174,42 @@ class Tangent(Chord):
     def response(self, signal: Outputs) -> PyTree:
         """-R J^T u."""
         return jax.tree.map(jnp.negative, self.network.pull(self.x, signal))
+
+
+def _no_neurons(network: Network) -> str:
+    return f"{type(network).__name__} has no neurons that could be weighed or taken away: leave this probe out."
+
+
+def nested_sums(
+    responses: Float[Array, "n m"],
+    readout: Float[Array, "m *k"],
+    order: Int[Array, " m"],
+    judge: Callable[[Outputs], PyTree],
+    memory: float = 2.0**26,
+) -> PyTree:
+    """`Network.nested` where f = Σ_j c_j r_j(x): cumulative sums in the order given, block by block of neurons.
+
+    A block takes about ``memory`` bytes, whatever m and n are.
+    """
+    n, m = responses.shape
+    row = n * int(np.prod(readout.shape[1:], initial=1)) * responses.dtype.itemsize
+    block = int(np.clip(memory // row, 1, m))
+    blocks = -(-m // block)
+    padded = jnp.concatenate([order, jnp.zeros(blocks * block - m, order.dtype)]).reshape(blocks, block)
+
+    def go(f: Outputs, chosen: Int[Array, " b"]) -> tuple[Outputs, PyTree]:
+        here = readout[chosen]
+        each = jnp.einsum("nb,b...->bn...", responses[:, chosen], here)
+        sums = f[None] + jnp.cumsum(each, axis=0)
+        return sums[-1], jax.vmap(judge)(sums)
+
+    nothing = jnp.zeros((n, *readout.shape[1:]), responses.dtype)
+    _, seen = jax.lax.scan(go, nothing, padded)
+
+    def joined(first: Array, rest: Array) -> Array:
+        return jnp.concatenate([first[None], rest.reshape(blocks * block, *rest.shape[2:])[:m]])
+
+    return jax.tree.map(joined, judge(nothing), seen)
 
 
 def altered(network: M, **changes: object) -> M:

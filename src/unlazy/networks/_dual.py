@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from unlazy._errors import UserError
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Chord, Network, View, altered, frozen_rates
+from unlazy.networks._base import Chord, Network, View, altered, frozen_rates, nested_sums
 from unlazy.networks._points import Points, columns_of, pick
 from unlazy.networks._sweep import AXIS, sweep
 from unlazy.networks.two_layer import TwoLayer, assembled_kernel, gate_overlap
@@ -184,6 +185,23 @@ class Dual(Network):
     def weights(self) -> dict[str, Float[Array, "_ _"]]:
         """w_j of every neuron, built for this look."""
         return self.off().weights()
+
+    def responses(self, x: Inputs) -> dict[str, Float[Array, "q m"]]:
+        """σ(h_j(x))."""
+        return {layer: self.activation(h) for layer, h in self.hidden(x).items()}
+
+    def importance(self) -> dict[str, Float[Array, " m"]]:
+        """As in weights."""
+        return self.off().importance()
+
+    def silenced(self, layer: str, kept: Float[Array, " m"]) -> Dual:
+        """Scale the node scales, also those of the way back."""
+        return altered(self, s=self.s * kept, origin=self.origin.silenced(layer, kept))
+
+    def nested(self, x: Inputs, layer: str, order: Int[Array, " m"], judge: Callable[[Outputs], PyTree]) -> PyTree:
+        """Sums over neurons, one pass for all."""
+        values = self.responses(x)[layer].astype(self.a.dtype)
+        return nested_sums(values, _readout(self._neurons()), order, judge)
 
     def permute(self, layer: str, order: Int[Array, " m"]) -> Dual:
         """Refuse: the way back, to weights, knows the order of the neurons."""

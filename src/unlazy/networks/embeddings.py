@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -22,6 +23,8 @@ Points = Float[Array, "n d"]
 Others = Float[Array, "p d"]
 Features = Float[Array, "n D"]
 Gram = Float[Array, "n p"]
+
+_BYTES = 2**27  # what the filtered images of one batch may take
 
 
 class Embedding(eqx.Module):
@@ -122,6 +125,66 @@ class RandomLayers(Embedding):
         return _inner(self(x), self(z))
 
 
+class RandomPatches(Embedding):
+    """Random filters on all patches of an image, rectified and averaged over quadrants (after Coates and Ng, 2011).
+
+    Inputs are flat images, channel by channel: 3 x s² values are a colour image, s² a grey one. ``filters`` of
+    ``patch`` x ``patch`` pixels are drawn from N(0, 1) / fan-in; their ReLU answers are averaged over a ``grid`` x
+    ``grid`` of regions, which makes D = filters x grid² features. It stands in where a paper uses a pretrained network.
+    """
+
+    filters: int = eqx.field(static=True, default=128)
+    patch: int = eqx.field(static=True, default=6)
+    grid: int = eqx.field(static=True, default=2)
+    weights: Float[Array, "..."] | None = None
+
+    def __check_init__(self) -> None:
+        if min(self.filters, self.patch, self.grid) < 1:
+            raise UserError(
+                "Random patches need at least one filter, pixel and region, not "
+                f"{(self.filters, self.patch, self.grid)}."
+            )
+
+    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
+        """Draw the filters."""
+        channels, side = _image(inputs)
+        if self.patch > side or self.grid > side - self.patch + 1:
+            raise UserError(
+                f"Filters of {self.patch} pixels and a grid of {self.grid} do not fit images of {side} x {side}."
+            )
+        shape = (self.filters, channels, self.patch, self.patch)
+        weights = jax.random.normal(key, shape) / math.sqrt(channels * self.patch**2)
+        return RandomPatches(self.filters, self.patch, self.grid, weights)
+
+    def size(self, inputs: int) -> float:
+        """D = filters x grid²."""
+        return self.filters * self.grid**2
+
+    def __call__(self, x: Points) -> Features:
+        """Filter, rectify, average; a batch of images at a time."""
+        if self.weights is None:
+            raise UserError("These random patches have no filters yet: a network draws them, or call `draw`.")
+        channels, side = _image(x.shape[1])
+        weights = self.weights.astype(x.dtype)
+
+        def one(image: Float[Array, " d"]) -> Float[Array, " D"]:
+            maps = jax.lax.conv_general_dilated(image.reshape(1, channels, side, side), weights, (1, 1), "VALID")
+            return self._averaged(jax.nn.relu(maps[0]))
+
+        row = self.filters * (side - self.patch + 1) ** 2 * x.dtype.itemsize
+        return jax.lax.map(one, x, batch_size=max(1, min(x.shape[0], _BYTES // row)))
+
+    def _averaged(self, maps: Float[Array, "c s s"]) -> Float[Array, " D"]:
+        edges = [round(i * maps.shape[1] / self.grid) for i in range(self.grid + 1)]
+        spans = [slice(a, b) for a, b in pairwise(edges)]
+        return jnp.concatenate([jnp.mean(maps[:, rows, columns], axis=(1, 2)) for rows in spans for columns in spans])
+
+    def kernel(self, x: Points, z: Others) -> Gram:
+        """G = Φ(x)·Φ(z) / D."""
+        phi = self(x)
+        return phi @ self(z).T / phi.shape[1]
+
+
 class Infinite(Embedding):
     """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
 
@@ -220,3 +283,12 @@ class Precomputed(Embedding):
 
 def _inner(x: Features, z: Float[Array, "p D"]) -> Gram:
     return x @ z.T / x.shape[1]
+
+
+def _image(inputs: int) -> tuple[int, int]:
+    """Channels and side of a flat image."""
+    for channels in (1, 3):
+        side = math.isqrt(inputs // channels)
+        if channels * side**2 == inputs:
+            return channels, side
+    raise UserError(f"{inputs} inputs are no square image, grey or in three colours: random patches cannot be cut.")

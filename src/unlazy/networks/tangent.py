@@ -67,6 +67,21 @@ class TangentModel(Network):
         """Input weights at θ_0 + δ."""
         return self.moved().weights()
 
+    def responses(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """σ(h) + σ'(h) δh: linear in δ like the outputs."""
+        trained, frozen = divide(self.centre)
+        answer = lambda leaves: eqx.combine(leaves, frozen).responses(x)  # noqa: E731
+        value, change = jax.jvp(answer, (trained,), (self.displacement,))
+        return jax.tree.map(jnp.add, value, change)
+
+    def importance(self) -> dict[str, Float[Array, " m"]]:
+        """Of the neurons at θ_0 + δ."""
+        return self.moved().importance()
+
+    def silenced(self, layer: str, kept: Float[Array, " m"]) -> TangentModel:
+        """Silence the neurons of the centre: value and derivative both go through them."""
+        return altered(self, centre=self.centre.silenced(layer, kept))
+
     def permute(self, layer: str, order: Int[Array, " m"]) -> TangentModel:
         """Reorder the neurons of centre and displacement alike."""
         displacement = self.displacement.permute(layer, order)

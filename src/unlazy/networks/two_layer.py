@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from unlazy._memory import must_fit
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, Tanh
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, frozen_rates
+from unlazy.networks._base import Network, altered, frozen_rates, nested_sums
 from unlazy.networks.embeddings import (
     Anchored,
     Embedding,
@@ -209,10 +210,28 @@ class TwoLayer(Network):
 
     def permute(self, layer: str, order: Int[Array, " m"]) -> TwoLayer:
         """Reorder neurons with their weights, read-outs and node scales."""
-        if layer != "hidden":
-            raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
+        _only_layer(layer)
         w, a, s = (None if leaf is None else leaf[order] for leaf in (self.w, self.a, self.s))
         return altered(self, w=w, a=a, s=s)
+
+    def responses(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """σ(h_j(x)), without node scales and read-outs."""
+        return {"hidden": self.activation(self.features(x)[1])}
+
+    def importance(self) -> dict[str, Float[Array, " m"]]:
+        """s_j² a_j² |w_j|², with the mean of a² over outputs: λ_j |w_j|² of caron2023 section 6.2, where a = ±1."""
+        read = jnp.mean(jnp.square(self._readout()).reshape(self.width, -1), axis=1)
+        return {"hidden": read * jnp.sum(jnp.square(self._trained()), axis=1)}
+
+    def silenced(self, layer: str, kept: Float[Array, " m"]) -> TwoLayer:
+        """Scale the node scales."""
+        _only_layer(layer)
+        return altered(self, s=self.s * kept)
+
+    def nested(self, x: Inputs, layer: str, order: Int[Array, " m"], judge: Callable[[Outputs], PyTree]) -> PyTree:
+        """Sums over neurons, one pass for all."""
+        _only_layer(layer)
+        return nested_sums(self.responses(x)["hidden"], self._readout(), order, judge)
 
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Θ = R e² Φ(x)·Φ(z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained.
@@ -250,6 +269,11 @@ class TwoLayer(Network):
             (one(embedding=Infinite(depth=2, activation=Erf())), data),
             (one(outputs=3, train_readout=True, scaling=ntk), several),
         ]
+
+
+def _only_layer(layer: str) -> None:
+    if layer != "hidden":
+        raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
 
 
 def _room_for(width: int, inputs: int, embedding: Embedding) -> None:

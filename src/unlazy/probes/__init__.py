@@ -17,6 +17,8 @@ from unlazy.probes.features import FeaturePair
 from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kernel
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
 from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, WeightMovement
+from unlazy.probes.pruning import Importance, Pruning
+from unlazy.probes.transfer import Transfer
 
 __all__ = [
     "ActiveShare",
@@ -26,10 +28,12 @@ __all__ = [
     "DecayRate",
     "FeatureMovement",
     "FeaturePair",
+    "Importance",
     "Kernel",
     "KernelMatrix",
     "MeanSquareSlope",
     "Probe",
+    "Pruning",
     "Reduced",
     "TestError",
     "TestLoss",
@@ -37,6 +41,7 @@ __all__ = [
     "TrainError",
     "TrainLoss",
     "TrainOutputs",
+    "Transfer",
     "WeightMovement",
     "chance",
     "cluster_order",

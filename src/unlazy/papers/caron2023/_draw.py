@@ -1,0 +1,72 @@
+"""The axes that several figures share: a curve for each setting, seeds as thin lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unlazy.papers._figure import band
+from unlazy.papers.caron2023._settings import Runs, drifted, moved
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+STEPS = "t (GD steps of size 1)"
+
+
+def risk(axes: Axes, runs: Runs, which: str = "train-loss", title: str = "training risk") -> None:
+    """Risk against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, run[which].values, index, name)
+    axes.set_yscale("log")
+    _named(axes, STEPS, title)
+
+
+def weights(axes: Axes, runs: Runs, steps: str = STEPS) -> None:
+    """Movement of the weight that has moved most at the end, against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, moved(run), index, name)
+    _named(axes, steps, "largest |w_tj - w_0j|")
+
+
+def kernel(axes: Axes, runs: Runs) -> None:
+    """Change of the NTG against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, drifted(run), index, name)
+    _named(axes, STEPS, "‖Θ_t - Θ_0‖₂")
+
+
+def smallest(axes: Axes, runs: Runs) -> None:
+    """Smallest eigenvalue of the NTG against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, run["kernel.smallest"].values, index, name)
+    _named(axes, STEPS, "eig_min(Θ_t)")
+
+
+def pruning(axes: Axes, runs: Runs, what: str, title: str) -> None:
+    """A curve of pruned networks against the number of pruned nodes; accuracies are one minus errors."""
+    for index, (name, run) in enumerate(runs.items()):
+        curve = run[f"pruning.hidden.{what}"].values
+        band(axes, np.arange(curve.shape[1]), _shown(curve, what), index, name)
+    _named(axes, "number of pruned nodes", title)
+
+
+def transfer(axes: Axes, runs: Runs, counts: Sequence[int], what: str, title: str) -> None:
+    """A curve of transferred networks against the number of features."""
+    for index, (name, run) in enumerate(runs.items()):
+        curve = run[f"transfer.hidden.{what}"].values
+        band(axes, np.asarray(counts), _shown(curve, what), index, name, marker=".")
+    axes.set_xscale("log")
+    _named(axes, "number of features", title)
+
+
+def _shown(curve: np.ndarray, what: str) -> np.ndarray:
+    return 1 - curve if what.endswith("_error") else curve
+
+
+def _named(axes: Axes, x: str, title: str) -> None:
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_title(title, fontsize=9)
+    axes.tick_params(labelsize=7)

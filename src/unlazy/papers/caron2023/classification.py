@@ -1,0 +1,184 @@
+"""Section 6.3: handwritten digits with ten outputs and the squared error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from unlazy.data import at_hand, images
+from unlazy.lab import Lab, Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import canvas
+from unlazy.papers.caron2023 import _claims as claims
+from unlazy.papers.caron2023 import _draw as draw
+from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, looks, network
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    width: int
+    n: int
+    n_test: int
+    n_held: int
+    end: float
+    looks: int
+    seeds: int
+    samples: int  # on which the NTG is seen
+    transfer: dict[str, Any]
+
+
+_COUNTS = (1, 2, 5, 10, 20, 50, 100)
+_SCALES: dict[Scale, _Sizes] = {
+    "quick": _Sizes(600, 500, 400, 400, 20_000.0, 11, 2, 200, {"features": [*_COUNTS], "hidden": 64, "steps": 2000}),
+    "paper": _Sizes(
+        2000, 5000, 5000, 5000, 50_000.0, 13, 2, 1000, {"features": [*_COUNTS], "hidden": 128, "steps": 5000}
+    ),
+}
+_SETTING = (
+    "Ten outputs f_c(x) = Σ √λ_j a_jc relu(w_j·x/√d) with Zipf weights (eq. 1, 4) and a_jc = ±1, fitted to one-hot "
+    "labels along gradient flow on the mean of |f - y|²; one unit of t is one GD step of rate 1. Pixels lie in [0, 1]; "
+    "neither that nor the number of steps is in the paper. The NTG is that of the first output, as in the paper, on "
+    "part of the images. Pruned are the nodes of least λ_j |w_j|². For transfer, a ReLU network (γ = 1) is trained on "
+    "the k features of most λ_j |w_j|², divided by their root mean square, on half of the held-out set and tested on "
+    "the other half. Thick lines are medians over seeds, thin ones the seeds. Runs are in single precision"
+)
+
+
+def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
+    """Give the recipe of one setting; data depend on the seed only, so settings are compared on the same."""
+    sizes = _SCALES[scale]
+    real = scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES)
+    return Recipe(
+        name=f"caron2023 {'mnist' if real else 'digits'} {label(setting)}",
+        data={
+            "kind": "mnist" if real else "digits",
+            "n": sizes.n,
+            "n_test": sizes.n_test,
+            "n_held": sizes.n_held,
+        },
+        network=network(sizes.width, setting),
+        flow=FLOW,
+        times=looks(sizes.end, sizes.looks),
+        probes=[
+            "train-loss",
+            "test-loss",
+            "test-error",
+            "weight-movement",
+            {"kind": "kernel", "output": 0, "samples": sizes.samples},
+            {"kind": "pruning", "when": "end"},
+            {"kind": "transfer", "when": "end", **sizes.transfer},
+        ],
+        seeds=seeds or sizes.seeds,
+        dtype="float32",
+    )
+
+
+def _told(results: Results) -> str:
+    stored = str(next(iter(results.values())).attrs.get("recipe", ""))
+    return "digits of scikit-learn instead of MNIST" if '"digits"' in stored else "MNIST"
+
+
+class DigitImages(Panel):
+    """Figure 10: all that is seen on MNIST."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"caron2023/{figure}"
+        self.title = f"Figure {figure.removeprefix('fig')}: classification of digits, in full"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Width, samples, horizon and seeds."""
+        return {
+            scale: f"m = {sizes.width}, n = {sizes.n}, {'MNIST or digits' if scale == 'quick' else 'MNIST'}, "
+            f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
+            for scale, sizes in _SCALES.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
+            f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run all settings."""
+        return {label(setting): lab.run(recipe(scale, setting, seeds)) for setting in TEXT}
+
+    def claims(self, results: Results) -> list[Claim]:
+        """As for regression; Theorem 4.1 speaks of one output only."""
+        check_finished(results)
+        runs = dict(results)
+        return [
+            claims.faster(runs),
+            claims.eigenvalues(runs),
+            claims.weights_move(runs),
+            claims.kernel_moves(runs),
+            claims.prunes(runs),
+            claims.transfers(runs, _COUNTS),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Nine axes, in the order of the paper."""
+        runs = dict(results)
+        figure, axes = canvas(3, 11.0, 9.0, rows=3)
+        draw.risk(axes[0], runs)
+        draw.risk(axes[1], runs, "test-loss", "test risk")
+        draw.weights(axes[2], runs)
+        draw.kernel(axes[3], runs)
+        draw.smallest(axes[4], runs)
+        draw.pruning(axes[5], runs, "train_risk", "training risk, pruned")
+        draw.pruning(axes[6], runs, "test_risk", "test risk, pruned")
+        draw.transfer(axes[7], runs, _COUNTS, "train_risk", "training risk, transferred")
+        draw.transfer(axes[8], runs, _COUNTS, "test_risk", "test risk, transferred")
+        axes[0].legend(fontsize=7)
+        figure.suptitle(f"caron2023, {_told(results)}", fontsize=10)
+        return figure
+
+
+class DigitSubset(Panel):
+    """Figure 3: test accuracies of pruned and transferred networks, from the runs of figure 10."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"caron2023/{figure}"
+        self.title = "Figure 3: test accuracies of pruned and transferred networks on digits"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """As figure 10, whose runs these are."""
+        return {
+            scale: f"m = {sizes.width}, n = {sizes.n}, the runs of figure 10, {sizes.seeds} seeds"
+            for scale, sizes in _SCALES.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return f"Test accuracies of pruned networks, and of networks trained on transferred features. {_SETTING}."
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run all settings, or find them stored."""
+        return {label(setting): lab.run(recipe(scale, setting, seeds)) for setting in TEXT}
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Pruning and transfer, by accuracy."""
+        check_finished(results)
+        runs = dict(results)
+        return [
+            claims.prunes(runs, "test_error", "share of errors on the test set"),
+            claims.transfers(runs, _COUNTS, "test_error", "share of errors"),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Two axes, as in the paper."""
+        runs = dict(results)
+        figure, axes = canvas(2, 8.0, 3.4)
+        draw.pruning(axes[0], runs, "test_error", "test accuracy, pruned")
+        draw.transfer(axes[1], runs, _COUNTS, "test_error", "test accuracy, transferred")
+        axes[0].legend(fontsize=7)
+        figure.suptitle(f"caron2023, {_told(results)}", fontsize=10)
+        return figure

@@ -1,0 +1,230 @@
+"""Section 6.2: four tables of the UCI repository. Features move, survive pruning and transfer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unlazy.data import at_hand, tabular
+from unlazy.lab import Lab, Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import canvas
+from unlazy.papers.caron2023 import _claims as claims
+from unlazy.papers.caron2023 import _draw as draw
+from unlazy.papers.caron2023._settings import FLOW, TEXT, Runs, Setting, label, looks, network
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Set:
+    """A table, how many inputs it has, and the part of it that is trained on at quick scale."""
+
+    table: tabular.Table
+    inputs: int
+    quick: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    width: int
+    end: float
+    looks: int
+    seeds: int
+    transfer: dict[str, Any]
+
+
+_SETS = {
+    "concrete": _Set(tabular.CONCRETE, 8, (0.4, 0.2, 0.4)),
+    "energy": _Set(tabular.ENERGY, 8, (0.4, 0.2, 0.4)),
+    "airfoil": _Set(tabular.AIRFOIL, 5, (0.26, 0.14, 0.6)),
+    "plant": _Set(tabular.PLANT, 4, (0.04, 0.02, 0.94)),
+}
+_COUNTS = (1, 2, 5, 10, 20, 50, 100)
+_SCALES: dict[Scale, _Sizes] = {
+    "quick": _Sizes(600, 100_000.0, 11, 2, {"features": [*_COUNTS], "steps": 2000, "samples": 400}),
+    "paper": _Sizes(2000, 100_000.0, 21, 5, {"features": [*_COUNTS], "hidden": 64, "steps": 5000, "rate": 1.0}),
+}
+_STAND_IN = {"n": 300, "n_test": 150, "n_held": 400, "noise": 0.1}  # where a table is not at hand
+_SETTING = (
+    "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along gradient flow on the mean of (f - y)²; one "
+    "unit of t is one of the paper's GD steps (rate 1). Inputs are standardised and divided by the largest norm in the "
+    "training part, targets standardised, which the paper leaves open. Pruned are the nodes of least λ_j |w_j|². For "
+    "transfer, a ReLU network of 64 nodes (γ = 1) is trained on the k features of most λ_j |w_j|², divided by their "
+    "root mean square, on half of the held-out set and tested on the other half. Thick lines are medians over seeds, "
+    "thin ones the seeds. At quick scale a table that is not at hand is replaced by simulated data (y = (5/d) Σ sin(π "
+    "x_j) + noise on the sphere), and the title says so"
+)
+
+
+def recipe(scale: Scale, name: str, setting: Setting, seeds: int | None) -> Recipe:
+    """Give the recipe of one setting; data depend on the seed only, so settings are compared on the same."""
+    sizes, one = _SCALES[scale], _SETS[name]
+    if scale == "paper":
+        data: dict[str, Any] = {"kind": name}
+    elif at_hand(*one.table.sources):
+        data = {"kind": name, "shares": [*one.quick]}
+    else:
+        data = {"kind": "sphere-sine", "d": one.inputs, **_STAND_IN}
+    return Recipe(
+        name=f"caron2023 {name} {label(setting)}",
+        data=data,
+        network=network(sizes.width, setting),
+        flow=FLOW,
+        times=looks(sizes.end, sizes.looks),
+        probes=[
+            "train-loss",
+            "test-loss",
+            "weight-movement",
+            "kernel",
+            {"kind": "pruning", "when": "end"},
+            {"kind": "transfer", "when": "end", **sizes.transfer},
+        ],
+        seeds=seeds or sizes.seeds,
+    )
+
+
+def _run(scale: Scale, name: str, lab: Lab, seeds: int | None) -> Runs:
+    return {label(setting): lab.run(recipe(scale, name, setting, seeds)) for setting in TEXT}
+
+
+def _of(results: Results, name: str) -> Runs:
+    """Pick the runs of one set out of many ("concrete γ = 1")."""
+    return {key.removeprefix(f"{name} "): run for key, run in results.items() if key.startswith(f"{name} ")}
+
+
+def _told(results: Results, name: str) -> str:
+    """Name the set that was really used."""
+    stored = str(next(iter(results.values())).attrs.get("recipe", ""))
+    return f"simulated data instead of {name}" if '"sphere-sine"' in stored else name
+
+
+def floors(sets: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Give the least mean of (f - y)² that a function can have where equal inputs have different targets, by seed."""
+    found = []
+    for x, y in sets:
+        _, place = np.unique(x, axis=0, return_inverse=True)
+        place = place.ravel()
+        means = np.bincount(place, y) / np.bincount(place)
+        found.append(np.mean((y - means[place]) ** 2))
+    return np.asarray(found)
+
+
+def _repeated(sets: list[tuple[np.ndarray, np.ndarray]]) -> bool:
+    return any(len(np.unique(x, axis=0)) < len(x) for x, _ in sets)
+
+
+class Regression(Panel):
+    """Figures 6 to 9: all that is seen on one table."""
+
+    def __init__(self, figure: str, name: str) -> None:
+        self.key = f"caron2023/{figure}"
+        self.name = name
+        self.title = f"Figure {figure.removeprefix('fig')}: regression on the {name} set"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Width, horizon and seeds."""
+        return {
+            scale: f"m = {sizes.width}, {self.name} {'in part, or simulated' if scale == 'quick' else '(40/20/40)'}, "
+            f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
+            for scale, sizes in _SCALES.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
+            f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run all settings."""
+        return _run(scale, self.name, lab, seeds)
+
+    def claims(self, results: Results) -> list[Claim]:
+        """All that the paper says of its regression experiments."""
+        check_finished(results)
+        runs = dict(results)
+        sets = claims.training_sets(next(iter(runs.values())))
+        return [
+            claims.faster(runs, floors(sets)),
+            claims.eigenvalues(runs, _repeated(sets)),
+            claims.weights_move(runs),
+            claims.kernel_moves(runs),
+            claims.prunes(runs),
+            claims.transfers(runs, _COUNTS),
+            claims.theorem(runs),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Nine axes, in the order of the paper."""
+        runs = dict(results)
+        figure, axes = canvas(3, 11.0, 9.0, rows=3)
+        draw.risk(axes[0], runs)
+        draw.risk(axes[1], runs, "test-loss", "test risk")
+        draw.weights(axes[2], runs)
+        draw.kernel(axes[3], runs)
+        draw.smallest(axes[4], runs)
+        draw.pruning(axes[5], runs, "train_risk", "training risk, pruned")
+        draw.pruning(axes[6], runs, "test_risk", "test risk, pruned")
+        draw.transfer(axes[7], runs, _COUNTS, "train_risk", "training risk, transferred")
+        draw.transfer(axes[8], runs, _COUNTS, "test_risk", "test risk, transferred")
+        axes[0].legend(fontsize=7)
+        figure.suptitle(f"caron2023, {_told(results, self.name)}", fontsize=10)
+        return figure
+
+
+class RegressionSubset(Panel):
+    """Figure 2: one axis of each of figures 6 to 9."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"caron2023/{figure}"
+        self.title = "Figure 2: weights, NTG, pruning and transfer on four regression sets"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """As figures 6 to 9, whose runs these are."""
+        return {
+            scale: f"m = {sizes.width}, the runs of figures 6 to 9, t = {sizes.end:,.0f}, {sizes.seeds} seeds"
+            for scale, sizes in _SCALES.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "Movement of the weight that has moved most (concrete), change of the NTG (energy), training risk of "
+            f"pruned networks (airfoil), test risk of networks trained on transferred features (plant). {_SETTING}."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run all settings on all four sets; figures 6 to 9 share every run."""
+        return {f"{name} {setting}": run for name in _SETS for setting, run in _run(scale, name, lab, seeds).items()}
+
+    def claims(self, results: Results) -> list[Claim]:
+        """What each of the four axes shows."""
+        check_finished(results)
+        return [
+            claims.weights_move(_of(results, "concrete")),
+            claims.kernel_moves(_of(results, "energy")),
+            claims.prunes(_of(results, "airfoil")),
+            claims.transfers(_of(results, "plant"), _COUNTS),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Four axes in a row, as in the paper."""
+        figure, axes = canvas(4, 13.0, 3.4)
+        draw.weights(axes[0], _of(results, "concrete"))
+        draw.kernel(axes[1], _of(results, "energy"))
+        draw.pruning(axes[2], _of(results, "airfoil"), "train_risk", "training risk, pruned")
+        draw.transfer(axes[3], _of(results, "plant"), _COUNTS, "test_risk", "test risk, transferred")
+        for one, name in zip(axes, _SETS, strict=True):
+            one.set_title(f"{_told(_of(results, name), name)}: {one.get_title()}", fontsize=8)
+        axes[0].legend(fontsize=7)
+        figure.suptitle("caron2023, regression", fontsize=10)
+        return figure

@@ -1,0 +1,138 @@
+"""Figure 5: how far from a kernel machine Zipf weights stay, whatever the width."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import zeta
+
+from unlazy.activations import Relu
+from unlazy.lab import Lab, Recipe, draw_data, parse
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import ORDERED, canvas
+from unlazy.papers.caron2023._settings import network
+from unlazy.theory.caron2023 import node_variance
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    width: int
+    seeds: int
+
+
+_SCALES: dict[Scale, _Sizes] = {"quick": _Sizes(1000, 200), "paper": _Sizes(20_000, 1000)}
+_ALPHAS = (0.1, 0.3, 0.5, 0.7, 0.9)
+_ERRORS = 4.0  # standard errors by which a mean over seeds may be off: by chance once in 16,000
+
+
+def squared_sum(alpha: np.ndarray | float) -> np.ndarray:
+    """Σ_j λ̃_j² = ζ(2/α) / ζ(1/α)²."""
+    return np.asarray(zeta(2 / np.asarray(alpha)) / zeta(1 / np.asarray(alpha)) ** 2)
+
+
+def recipe(scale: Scale, alpha: float, seeds: int | None) -> Recipe:
+    """Draw networks with γ = 0 on the same five points and look at their NTG at t = 0."""
+    sizes = _SCALES[scale]
+    return Recipe(
+        name=f"caron2023 zipf α = {alpha:g}",
+        data={"kind": "sphere-sine", "n": 5, "d": 3},
+        network=network(sizes.width, (0.0, alpha)),
+        flow={"kind": "descent", "coordinates": "weights"},
+        times=[0.0],
+        probes=["kernel-matrix"],
+        seeds=seeds or sizes.seeds,
+        same_data=True,
+    )
+
+
+class SquaredWeights(Panel):
+    """Figure 5: Σ λ̃_j² against α, beside the variance of the NTG of networks drawn."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"caron2023/{figure}"
+        self.title = "Figure 5: sum of squared Zipf weights"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Width and seeds."""
+        return {scale: f"m = {sizes.width:,}, γ = 0, {sizes.seeds} seeds" for scale, sizes in _SCALES.items()}
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "The line is Σ λ̃_j² = ζ(2/α)/ζ(1/α)² of infinitely many nodes. The paper draws it alone; the dots, with "
+            "four standard errors, are the variance of the NTG of networks drawn with γ = 0 on five points, over "
+            "C_0(X), which eq. 12 says is the same in the limit of infinite width."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Draw networks for every α."""
+        return {f"α = {alpha:g}": lab.run(recipe(scale, alpha, seeds)) for alpha in _ALPHAS}
+
+    def claims(self, results: Results) -> list[Claim]:
+        """The sum falls with α, to 0 at α = 1, and it is the variance of the NTG."""
+        check_finished(results)
+        alphas = np.linspace(0.02, 0.9999, 500)
+        sums = squared_sum(alphas)
+        finite = {name: _of_width(_alpha(name), run) for name, run in results.items()}
+        seen = {name: variance(run) for name, run in results.items()}
+        return [
+            Claim(
+                text="Σ λ̃_j² falls as α grows, from 1 to 0",
+                paper="as α → 1 it converges to 0, which corresponds to the kernel regime",
+                measured=f"{sums[0]:.3g} at α = {alphas[0]:g}, {sums[-1]:.2g} at α = {alphas[-1]:g}",
+                holds=bool(np.all(np.diff(sums) <= 1e-12) and sums[0] > 0.99 and sums[-1] < 1e-3),
+            ),
+            Claim(
+                text="the variance of the NTG of networks drawn is C_0(X) times the sum of squared weights of their "
+                f"finitely many nodes, within {_ERRORS:g} standard errors",
+                paper="eq. 12: E‖Θ - Θ*‖_F² = C_0(X) (1 - γ)² Σ λ̃_j²",
+                measured="; ".join(
+                    f"{name}: {seen[name][0]:.3g} ± {seen[name][1]:.1g} for {finite[name]:.3g}" for name in results
+                ),
+                holds=all(abs(seen[name][0] - finite[name]) <= _ERRORS * seen[name][1] for name in results),
+            ),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """The curve, and dots from networks."""
+        figure, (axes,) = canvas(1, 5.0, 3.6)
+        alphas = np.linspace(0.02, 0.999, 400)
+        axes.plot(alphas, squared_sum(alphas), color=ORDERED[1], label="Σ λ̃²")
+        seen = np.array([variance(run) for run in results.values()])
+        dots = [_alpha(name) for name in results]
+        named = "variance of the NTG / C₀"
+        axes.errorbar(dots, seen[:, 0], _ERRORS * seen[:, 1], fmt="o", color=ORDERED[2], capsize=3, label=named)
+        axes.set_xlabel("α")
+        axes.set_ylabel("Σ λ̃_j²")
+        axes.legend(fontsize=8)
+        return figure
+
+
+def _alpha(name: str) -> float:
+    return float(name.partition(" = ")[2])
+
+
+def _of_width(alpha: float, run: xr.Dataset) -> float:
+    """Σ_j λ_{m,j}² of the network's own m nodes: for α near 1 the tail beyond them still matters."""
+    width = json.loads(run.attrs["recipe"])["network"]["width"]
+    shares = np.arange(1, width + 1, dtype=float) ** (-1 / alpha)
+    return float(np.sum((shares / shares.sum()) ** 2))
+
+
+def variance(run: xr.Dataset) -> tuple[float, float]:
+    """E‖Θ - Θ*‖_F² / C_0(X) over seeds, and its standard error; Θ* is the mean over seeds."""
+    theta = run["kernel-matrix"].values[:, 0]
+    count = len(theta)
+    (data, *_) = draw_data(parse(json.loads(run.attrs["recipe"])))
+    apart = np.sum((theta - theta.mean(axis=0)) ** 2, axis=(1, 2)) * count / (count - 1)
+    scale = node_variance(Relu(), data.x)
+    return float(apart.mean() / scale), float(apart.std(ddof=1) / np.sqrt(count) / scale)

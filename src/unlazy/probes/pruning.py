@@ -1,0 +1,53 @@
+"""Which neurons matter, and what is left of a network when the others are taken away."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from unlazy._types import Inputs, Outputs, Scalar
+from unlazy.data import Dataset
+from unlazy.losses import Loss
+from unlazy.networks import Network
+from unlazy.probes._base import Probe
+from unlazy.probes.loss import misclassified
+
+
+class Importance(Probe):
+    """How much every neuron weighs, by layer: λ_j |w_j|² in a two-layer network (caron2023 section 6.2)."""
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, " m"]]:
+        """Weigh."""
+        return now.importance()
+
+
+class Pruning(Probe):
+    """Risk and share of errors against the number of neurons pruned, the least important first, by layer.
+
+    caron2023 figures 2-4 and 6-11. Entry p of ``train_risk`` (and ``train_error``; with a test set also ``test_risk``
+    and ``test_error``) is what is left without the p least important neurons of the layer, p = 0, ..., m; the other
+    layers stay whole. A risk is a mean cost. Nothing is trained again. All p together cost one forward pass where
+    outputs are a sum over the layer's neurons.
+    """
+
+    def __call__(
+        self, now: Network, start: Network, data: Dataset, loss: Loss
+    ) -> dict[str, dict[str, Float[Array, " p"]]]:
+        """Put neurons in their order, and add them one by one."""
+        sets: dict[str, tuple[Inputs, Outputs, Float[Array, " n"] | None]] = {"train": (data.x, data.y, data.weight)}
+        if data.x_test is not None and data.y_test is not None:
+            sets["test"] = (data.x_test, data.y_test, None)
+        seen = {}
+        for layer, importance in now.importance().items():
+            order = jnp.argsort(-importance)
+            seen[layer] = {}
+            for which, (x, y, weight) in sets.items():
+
+                def judge(f: Outputs, y: Outputs = y, weight: Array | None = weight) -> dict[str, Scalar]:
+                    return {"risk": _mean(loss.cost(f, y), weight), "error": misclassified(f, y)}
+
+                curves = now.nested(x, layer, order, judge)
+                seen[layer] |= {f"{which}_{what}": jnp.flip(curve) for what, curve in curves.items()}
+        return seen
+
+
+def _mean(costs: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Scalar:
+    return jnp.mean(costs) if weight is None else jnp.sum(weight * costs) / jnp.sum(weight)

@@ -1,0 +1,122 @@
+"""Whether features that were learnt on one set are of use on another: a small network trained on a few of them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from unlazy._errors import UserError
+from unlazy._types import Inputs, Outputs, Scalar
+from unlazy.activations import Relu
+from unlazy.data import Dataset
+from unlazy.losses import Loss
+from unlazy.networks import Network, TwoLayer, altered, ntk
+from unlazy.probes._base import Probe
+from unlazy.probes.loss import misclassified
+
+_SPAN = 8  # the largest number of features in a group over the smallest: compiling costs time, and so do zeros
+
+
+class Transfer(Probe):
+    """Risk and share of errors of a small network trained on the k most important features, against k, by layer.
+
+    caron2023 section 6.2. The held-out set is split in half. Features of a sample are what the neurons of a layer
+    answer, σ(h_j(x)); the k most important ones are the inputs of a network of ``hidden`` ReLU neurons in NTK scaling
+    (the paper's own network with γ = 1; it does not say more), trained on the first half by ``steps`` of gradient
+    descent at ``rate``, on the mean of the run's cost. ``train_risk`` and ``train_error`` are those of the first half,
+    ``test_risk`` and ``test_error`` those of the second.
+
+    Without ``features``, k = 1, 2, 4, ... up to the width. With ``unit`` (the default) features are divided by the root
+    of their mean square over the first half, one number for all k of them. It makes a rate of 1 stable with the squared
+    error, and features are compared for what they say and not for how loud they are. ``seed`` draws the small network;
+    ``samples`` takes only so many of the held-out set.
+    """
+
+    features: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    hidden: int = eqx.field(static=True, default=64)
+    steps: int = eqx.field(static=True, default=5000)
+    rate: float = eqx.field(static=True, default=1.0)
+    unit: bool = eqx.field(static=True, default=True)
+    seed: int = eqx.field(static=True, default=0)
+    samples: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        if self.features is not None and (
+            not self.features or min(self.features) < 1 or list(self.features) != sorted(self.features)
+        ):
+            raise UserError(
+                f"Numbers of features to hand on increase from at least 1, unlike {self.features}: try [1, 10, 100]."
+            )
+        if self.hidden < 1 or self.steps < 0 or not self.rate > 0:
+            raise UserError(
+                f"A small network of {self.hidden} neurons trained by {self.steps} steps of {self.rate:g} cannot be: "
+                "try hidden = 64, steps = 5000 and rate = 1."
+            )
+
+    def __call__(
+        self, now: Network, start: Network, data: Dataset, loss: Loss
+    ) -> dict[str, dict[str, Float[Array, " k"]]]:
+        """Sort features by importance, then train a network for each k."""
+        held = data.held_out
+        if held is None or held.n < 2:
+            raise UserError(f"Data set '{data.name}' has no held-out set to transfer to: make one, or leave this out.")
+        away = now.off()  # a prepared network knows only the points it was prepared for
+        x, y = held.x[: self.samples], held.y[: self.samples]
+        answers, seen = away.responses(x), {}
+        for layer, importance in away.importance().items():
+            order = jnp.argsort(-importance)
+            parts = [
+                self._trained(answers[layer][:, order[: some[-1]]], y, loss, some)
+                for some in _alike(self.counts(order.shape[0]))
+            ]
+            seen[layer] = jax.tree.map(lambda *values: jnp.concatenate(values), *parts)
+        return seen
+
+    def counts(self, width: int) -> tuple[int, ...]:
+        """Give all k, for a layer of so many neurons."""
+        if self.features is None:
+            return tuple(2**power for power in range(width.bit_length()))
+        if max(self.features) > width:
+            raise UserError(f"{max(self.features)} features cannot be taken from {width} neurons: take fewer.")
+        return self.features
+
+    def _trained(self, features: Inputs, y: Outputs, loss: Loss, counts: tuple[int, ...]) -> dict[str, Array]:
+        """Train a network for each k; a feature left out is 0, and its weights then stay where they are."""
+        half, most = features.shape[0] // 2, features.shape[1]
+        outputs = y.shape[1] if y.ndim == 2 else None
+        network = TwoLayer(self.hidden, most, outputs, activation=Relu(), scaling=ntk, key=jax.random.key(self.seed))
+        network = jax.tree.map(lambda leaf: leaf.astype(y.dtype) if eqx.is_inexact_array(leaf) else leaf, network)
+
+        def one(k: Int[Array, ""]) -> dict[str, Scalar]:
+            kept, count = jnp.arange(most) < k, k.astype(y.dtype)
+            x = jnp.where(kept, features, 0) * jnp.sqrt(most / count)  # the network divides by the root of `most`
+            if self.unit:
+                size = jnp.sqrt(jnp.sum(jnp.square(x[:half])) / (half * most))
+                x = x / jnp.where(size > 0, size, 1)
+
+            def risk(w: Array | None, part: slice) -> tuple[Scalar, Outputs]:
+                f = altered(network, w=w)(x[part])
+                return jnp.mean(loss.cost(f, y[part])), f
+
+            def step(_: Int[Array, ""], w: Array) -> Array:
+                return w - self.rate * jax.grad(risk, has_aux=True)(w, slice(None, half))[0]
+
+            w = jax.lax.fori_loop(0, self.steps, step, network.w)
+            seen = {}
+            for which, part in (("train", slice(None, half)), ("test", slice(half, None))):
+                value, f = risk(w, part)
+                seen |= {f"{which}_risk": value, f"{which}_error": misclassified(f, y[part])}
+            return seen
+
+        return jax.lax.map(one, jnp.asarray(counts))
+
+
+def _alike(counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Put numbers of features of about one size together: those that are trained by the same compiled loop."""
+    groups: list[tuple[int, ...]] = []
+    for k in counts:
+        if groups and groups[-1][0] <= k <= _SPAN * groups[-1][0]:
+            groups[-1] = (*groups[-1], k)
+        else:
+            groups.append((k,))
+    return groups

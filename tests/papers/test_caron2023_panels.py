@@ -1,0 +1,336 @@
+"""Panels of caron2023: claims hold on curves as the paper describes them, fail on others, and panels run end to end."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.lab import Lab
+from unlazy.papers import caron2023
+from unlazy.papers.caron2023 import _claims, cifar, classification, regression, simulated, zipf
+from unlazy.papers.caron2023._settings import RELEASED, TEXT, by_gamma, label, looks, moved, robustness, setting_of
+
+TIMES = np.asarray(looks(50_000.0, 11))
+COUNTS = regression._COUNTS
+M = 12
+NAMES = [label(setting) for setting in TEXT]
+LAZY = NAMES[0]
+
+
+def stored(variables, seeds=2, late=("pruning", "transfer")):
+    """A run as it comes from the store; every seed a little different from the last."""
+
+    def labelled(name, values):
+        every = np.stack([(1 + 0.001 * seed) * np.asarray(values, float) for seed in range(seeds)])
+        first = ("seed",) if name.partition(".")[0] in late else ("seed", "time")
+        return ((*first, *(f"{name}_{axis}" for axis in range(every.ndim - len(first)))), every)
+
+    attrs = {"status": ["finished"] * seeds, "finished": 1, "seconds": 1.5, "recipe": "{}", "dtype": "float64"}
+    named = {name: labelled(name, values) for name, values in variables.items()}
+    return xr.Dataset(named, {"seed": range(seeds), "time": TIMES}, attrs)
+
+
+def truth():
+    """What the paper describes, setting by setting from lazy to rich, to be changed one by one."""
+    return {
+        "end": [1e-3, 3e-3, 5e-3, 0.1],
+        "smallest": [4e-3, 3e-3, 2e-3, 2e-4],
+        "moved": [2.0, 20.0, 30.0, 60.0],
+        "drift": [0.002, 0.01, 0.02, 0.04],
+        "cost": [1.0, 3.0, 5.0, 9.0],  # how late a pruned network breaks
+        "transfer": [0.9, 0.5, 0.5, 0.4],
+    }
+
+
+def one_run(index, is_so):
+    share = TIMES / TIMES[-1]
+    curve = np.linspace(0.0, 1.0, M + 1) ** is_so["cost"][index]
+    movement = share[:, None] * is_so["moved"][index] * np.linspace(1.0, 0.1, M)
+    variables = {
+        "train-loss": is_so["end"][index] ** share,
+        "test-loss": 0.2 + 0.8 * is_so["end"][index] ** share,
+        "weight-movement.hidden": movement,
+        "kernel.smallest": np.full_like(TIMES, is_so["smallest"][index]),
+        "kernel.largest": np.ones_like(TIMES),
+        "kernel.drift_operator": share * is_so["drift"][index],
+    }
+    for which in ("train", "test"):
+        variables[f"pruning.hidden.{which}_risk"] = 0.1 + curve
+        variables[f"pruning.hidden.{which}_error"] = 0.05 + 0.85 * curve
+        variables[f"transfer.hidden.{which}_risk"] = is_so["transfer"][index] / np.sqrt(COUNTS)
+        variables[f"transfer.hidden.{which}_error"] = is_so["transfer"][index] / np.sqrt(COUNTS)
+    return stored(variables)
+
+
+def results(prefix="", **changes):
+    is_so = truth() | changes
+    return {f"{prefix}{name}": one_run(index, is_so) for index, name in enumerate(NAMES)}
+
+
+SETS = [(0.04 * np.eye(3), np.array([0.5, -1.0, 1.0]))] * 2  # so small that κ_n = 2.7e-4 promises less than is true
+
+
+@pytest.fixture(autouse=True)
+def training_sets(monkeypatch):
+    """Three orthogonal inputs, as if drawn again from the recipe."""
+    monkeypatch.setattr(_claims, "training_sets", lambda run: SETS)
+
+
+def verdicts(panel, given):
+    found = panel.claims(given)
+    assert all(claim.text and claim.paper and claim.measured for claim in found)
+    assert all(isinstance(claim.holds, bool) for claim in found)
+    return [claim.holds for claim in found]
+
+
+# ---------------------------------------------------------------- figure 1
+
+
+NEAR, FASTER, EIGEN, WEIGHTS, KERNEL, THEOREM = range(6)
+
+
+def test_figure_1_holds_where_the_paper_is_right():
+    assert verdicts(caron2023.fig1, results()) == [True] * 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({"end": [1e-3, 3e-3, 2e-2, 0.1]}, {NEAR}),
+        ({"end": [4e-3, 3e-3, 5e-3, 0.1]}, {FASTER}),
+        ({"end": [1e-3, 3e-3, 5e-3, 2e-3]}, {FASTER}),
+        ({"smallest": [3e-3, 4e-3, 2e-3, 2e-4]}, {EIGEN}),
+        ({"smallest": [4e-3, 3e-3, 2e-3, 2.5e-3]}, {EIGEN}),
+        ({"smallest": [4e-3, 3e-3, 1e-6, 1e-7]}, {THEOREM}),
+        ({"moved": [2.0, 30.0, 20.0, 60.0]}, {WEIGHTS}),
+        ({"moved": [15.0, 20.0, 30.0, 60.0]}, {WEIGHTS}),
+        ({"drift": [0.002, 0.01, 0.05, 0.04]}, {KERNEL}),
+        ({"drift": [0.009, 0.01, 0.02, 0.04]}, {KERNEL}),
+    ],
+)
+def test_claims_of_figure_1_fail_one_by_one(changes, broken):
+    given = verdicts(caron2023.fig1, results(**changes))
+    assert {index for index, holds in enumerate(given) if not holds} == broken
+
+
+def test_a_network_without_symmetric_part_may_keep_its_risk():
+    assert verdicts(caron2023.fig1, results(end=[1e-3, 3e-3, 5e-3, 0.9]))[NEAR]
+
+
+def test_margins_name_the_width_that_would_be_needed():
+    claim = caron2023.fig1.claims(results())[THEOREM]
+    assert "width" in claim.measured
+    assert "m = 12" in claim.text
+    assert NAMES[-1] not in claim.measured  # with γ = 0 the theorem says nothing
+
+
+def test_without_a_positive_kappa_the_theorem_guarantees_nothing(monkeypatch):
+    twice = np.eye(3)[[0, 0, 1]]
+    monkeypatch.setattr(_claims, "training_sets", lambda run: [(twice, np.ones(3))] * 2)
+    claim = caron2023.fig1.claims(results())[THEOREM]
+    assert "guarantees nothing" in claim.measured
+    assert claim.holds
+
+
+def test_the_released_settings_are_other_settings():
+    assert caron2023.fig1_released.settings == RELEASED
+    assert "0.2" in caron2023.fig1_released.caption
+    assert [one.demo for one in (caron2023.fig1, caron2023.fig1_released)] == [True, False]
+
+
+# ---------------------------------------------------------------- figures 2, 3, 6 to 10
+
+
+PRUNES, TRANSFERS = 4, 5
+
+
+def test_figures_6_to_9_hold_where_the_paper_is_right():
+    for panel in (caron2023.fig6, caron2023.fig9):
+        assert verdicts(panel, results()) == [True] * 7
+    assert verdicts(caron2023.fig10, results()) == [True] * 6
+    assert verdicts(caron2023.fig3, results()) == [True] * 2
+
+
+def test_pruning_must_cost_less_the_smaller_gamma():
+    for cost in ([5.0, 3.0, 5.0, 9.0], [1.0, 3.0, 5.0, 4.0]):
+        assert not verdicts(caron2023.fig6, results(cost=cost))[PRUNES]
+        assert not verdicts(caron2023.fig3, results(cost=cost))[0]
+
+
+def test_few_features_must_transfer_better_for_every_smaller_gamma():
+    assert not verdicts(caron2023.fig7, results(transfer=[0.9, 0.5, 1.0, 0.4]))[TRANSFERS]
+    assert not verdicts(caron2023.fig3, results(transfer=[0.9, 0.5, 1.0, 0.4]))[1]
+
+
+def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
+    twice = [(np.eye(3)[[0, 0, 1]], np.array([1.0, -1.0, 0.0]))] * 2
+    monkeypatch.setattr(_claims, "training_sets", lambda run: twice)
+    faster, eigen = caron2023.fig6.claims(results(smallest=[1e-18, -1e-18, 0.0, 0.0]))[:2]
+    assert eigen.holds
+    assert "inputs repeat" in eigen.text
+    assert "at least 0.67" in faster.measured  # two of three samples are off by 1
+    assert not caron2023.fig6.claims(results())[1].holds
+
+
+def test_floors_are_those_of_equal_inputs():
+    x = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
+    y = np.array([1.0, 5.0, 2.0, 6.0])
+    np.testing.assert_allclose(regression.floors([(x, y)]), [np.sum((y[[0, 2, 3]] - 3.0) ** 2) / 4])
+    np.testing.assert_allclose(regression.floors(SETS), [0.0, 0.0])
+
+
+def subset(**changes):
+    return {key: run for name in regression._SETS for key, run in results(f"{name} ", **changes).items()}
+
+
+def test_figure_2_takes_one_claim_from_each_set():
+    assert verdicts(caron2023.fig2, subset()) == [True] * 4
+    other = subset() | results("energy ", drift=[0.01, 0.01, 0.02, 0.04])
+    assert verdicts(caron2023.fig2, other) == [True, False, True, True]
+
+
+def test_figures_4_and_11_judge_weights_and_pruning():
+    assert verdicts(caron2023.fig4, results()) == [True] * 3
+    assert verdicts(caron2023.fig4, results(moved=[50.0, 20.0, 30.0, 60.0])) == [False, True, True]
+    assert verdicts(caron2023.fig4, results(cost=[3.0, 3.0, 5.0, 9.0])) == [True, False, False]
+
+
+def test_an_unfinished_run_is_not_judged():
+    for panel in (caron2023.fig1, caron2023.fig3, caron2023.fig4, caron2023.fig6, caron2023.fig10):
+        given = results()
+        given[LAZY].attrs |= {"finished": 0, "status": "diverged"}
+        with pytest.raises(UserError, match=rf"The run '{LAZY}' ended early \(diverged\)"):
+            panel.claims(given)
+
+
+def test_figures_draw_a_line_for_each_setting():
+    for panel, count in ((caron2023.fig1, 4), (caron2023.fig6, 9), (caron2023.fig10, 9), (caron2023.fig3, 2)):
+        axes = panel.draw(results()).axes
+        assert len(axes) == count
+        assert [text.get_text() for text in axes[0].get_legend().get_texts()] == NAMES
+    assert len(caron2023.fig2.draw(subset()).axes) == 4
+    pruned = caron2023.fig3.draw(results()).axes[0].get_lines()[0]
+    np.testing.assert_allclose(pruned.get_ydata()[0], 1 - 0.05 * 1.0005)  # accuracies, not errors
+    steps = caron2023.fig4.draw(results()).axes[0].get_lines()[0]
+    np.testing.assert_allclose(steps.get_xdata(), TIMES / 5)
+
+
+# ---------------------------------------------------------------- from end to end, in small
+
+
+@pytest.fixture
+def no_files(monkeypatch, tmp_path):
+    monkeypatch.delenv("UNLAZY_DATA", raising=False)
+    monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path / "cache"))
+
+
+TINY = {"features": [1, 2, 4], "hidden": 4, "steps": 5}
+
+
+def test_figure_1_runs(tmp_path, monkeypatch):
+    sizes = simulated._Sizes(width=8, n=6, end=4.0, looks=3, seeds=1)
+    monkeypatch.setattr(simulated, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(caron2023.fig1, "settings", TEXT[:2])
+    given = caron2023.fig1.run("quick", Lab(tmp_path))
+    assert list(given) == NAMES[:2]
+    for run in given.values():
+        assert run["weight-movement.hidden"].shape == (1, 3, 8)
+        assert np.all(np.diff(run["train-loss"], axis=1) < 0)
+    monkeypatch.undo()
+    assert len(caron2023.fig1.claims(given)) == 6  # with data drawn again from the recipe
+    assert caron2023.fig1.draw(given).axes
+
+
+def test_figures_2_and_6_share_runs_and_do_without_files(tmp_path, monkeypatch, no_files):
+    sizes = regression._Sizes(8, 4.0, 3, 1, TINY)
+    monkeypatch.setattr(regression, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(regression, "_COUNTS", (1, 2, 4))
+    monkeypatch.setattr(regression, "_STAND_IN", {"n": 6, "n_test": 4, "n_held": 6, "noise": 0.1})
+    monkeypatch.setattr(regression, "TEXT", TEXT[:1])
+    given = caron2023.fig6.run("quick", Lab(tmp_path))
+    run = given[LAZY]
+    assert run["pruning.hidden.train_risk"].shape == (1, 9)
+    assert run["transfer.hidden.test_risk"].shape == (1, 3)
+    np.testing.assert_allclose(run["pruning.hidden.train_risk"][:, 0], run["train-loss"][:, -1], rtol=1e-9)
+    assert "simulated data instead of concrete" in caron2023.fig6.draw(given).get_suptitle()
+    told = []
+    caron2023.fig2.run("quick", Lab(tmp_path, lambda recipe, share, note: told.append((recipe.name, note))))
+    assert [note for name, note in told if "concrete" in name] == ["stored"]
+
+
+def test_figure_3_runs_on_digits(tmp_path, monkeypatch, no_files):
+    pytest.importorskip("sklearn")
+    sizes = classification._Sizes(8, 12, 6, 8, 4.0, 3, 1, 5, TINY)
+    monkeypatch.setattr(classification, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(classification, "TEXT", TEXT[:1])
+    (run,) = caron2023.fig3.run("quick", Lab(tmp_path)).values()
+    assert run.attrs["dtype"] == "float32"
+    assert run["pruning.hidden.test_error"].shape == (1, 9)
+    np.testing.assert_allclose(run["pruning.hidden.test_error"][:, 0], run["test-error"][:, -1])
+
+
+def test_figure_4_runs_on_digits(tmp_path, monkeypatch, no_files):
+    pytest.importorskip("sklearn")
+    sizes = cifar._Sizes(width=8, steps=4, looks=3, seeds=1)
+    monkeypatch.setattr(cifar, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(cifar, "_FEW", {"filters": 2, "patch": 3, "grid": 2})
+    panel = caron2023.fig4
+    monkeypatch.setattr(panel, "settings", TEXT[-1:])
+    (run,) = panel.run("quick", Lab(tmp_path)).values()
+    np.testing.assert_allclose(run["time"], [0, 5, 20])
+    assert json.loads(run.attrs["recipe"])["network"]["embedding"]["kind"] == "random-patches"
+
+
+def test_figure_5_runs(tmp_path, monkeypatch):
+    sizes = zipf._Sizes(width=300, seeds=100)
+    monkeypatch.setattr(zipf, "_SCALES", {"quick": sizes, "paper": sizes})
+    monkeypatch.setattr(zipf, "_ALPHAS", (0.2, 0.8))
+    given = caron2023.fig5.run("quick", Lab(tmp_path))
+    assert verdicts(caron2023.fig5, given) == [True, True]
+    assert caron2023.fig5.draw(given).axes
+    louder = {name: run.assign({"kernel-matrix": 1.5 * run["kernel-matrix"]}) for name, run in given.items()}
+    assert verdicts(caron2023.fig5, louder) == [True, False]
+
+
+def test_the_sum_of_squares_is_that_of_the_weights():
+    for alpha, tail in ((0.2, 1e-12), (0.5, 3e-6)):  # what a million nodes leave out
+        weights = np.arange(1, 10**6 + 1.0) ** (-1 / alpha)
+        assert float(zipf.squared_sum(alpha)) == pytest.approx(np.sum((weights / weights.sum()) ** 2), rel=tail)
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def test_settings_can_be_read_from_their_labels():
+    for setting in TEXT[1:]:
+        assert setting_of(label(setting)) == setting
+    assert setting_of(label((1.0, 0.7)))[0] == 1.0
+    assert list(by_gamma(results())) == [1.0, 0.5, 0.0]
+
+
+def test_the_node_shown_is_the_one_that_has_moved_most_at_the_end():
+    run = results()[LAZY].copy(deep=True)
+    run["weight-movement.hidden"][:, 1, 3] = 100.0  # far away on the way, but not at the end
+    np.testing.assert_allclose(moved(run)[0], TIMES / TIMES[-1] * 2.0)
+
+
+def test_robustness_is_an_area():
+    run = results(cost=[1.0] * 4)[LAZY]
+    np.testing.assert_allclose(robustness(run), 0.5)  # a straight rise
+
+
+def test_runs_of_figures_are_shared_at_paper_scale():
+    asked = {}
+    for panel in (caron2023.fig2, caron2023.fig9, caron2023.fig3, caron2023.fig10):
+        noted = []
+
+        class Noting:
+            def run(self, recipe, noted=noted):
+                noted.append(recipe.digest)
+
+        panel.run("paper", Noting())
+        asked[panel.key] = set(noted)
+    assert asked["caron2023/fig9"] < asked["caron2023/fig2"]
+    assert asked["caron2023/fig3"] == asked["caron2023/fig10"]

@@ -1,0 +1,168 @@
+"""Pruning and transfer, against loops written out in NumPy."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from close import close
+from unlazy._errors import UserError
+from unlazy.activations import Relu
+from unlazy.data import Dataset
+from unlazy.flows import AtEnd, Descent
+from unlazy.losses import CrossEntropy, Squared
+from unlazy.networks import TwoLayer, Zipf, asymmetrical, dual, nested_sums
+from unlazy.probes import Importance, Pruning, TrainLoss, Transfer
+from unlazy.probes.transfer import _alike
+
+M, D = 9, 4
+
+
+def made(outputs=None, seed=0):
+    scaling = asymmetrical(0.3, Zipf(0.6))
+    return TwoLayer(M, D, outputs, activation=Relu(), scaling=scaling, key=jax.random.key(seed))
+
+
+def drawn(n, outputs=None, seed=0):
+    x_key, y_key = jax.random.split(jax.random.key(seed))
+    x = jax.random.normal(x_key, (n, D))
+    y = jax.random.normal(y_key, (n,)) if outputs is None else jax.nn.one_hot(jnp.arange(n) % outputs, outputs)
+    return x, y
+
+
+@pytest.fixture(scope="module", params=[None, 3], ids=["one output", "three outputs"])
+def problem(request):
+    outputs = request.param
+    data = Dataset(*drawn(6, outputs), *drawn(5, outputs, seed=1), held_out=Dataset(*drawn(8, outputs, seed=2)))
+    return made(outputs), data
+
+
+def values(network, x, kept):
+    """f with some neurons only, by the formula."""
+    w, a, s = (np.asarray(leaf) for leaf in (network.w, network.a, network.s))
+    h = np.maximum(np.asarray(x) @ w.T / np.sqrt(D), 0)
+    return sum((np.multiply.outer(h[:, j], s[j] * a[j]) for j in kept), np.zeros((len(x), *a.shape[1:])))
+
+
+def importance(network):
+    return np.asarray(network.s) ** 2 * np.sum(np.asarray(network.w) ** 2, axis=1)
+
+
+def test_importance_is_that_of_the_paper(problem):
+    network, data = problem
+    seen = Importance()(network, network, data, Squared())
+    close(seen["hidden"], importance(network), rel=1e-12)
+
+
+def test_pruned_networks_lose_their_least_important_neurons(problem):
+    network, data = problem
+    seen = Pruning()(network, network, data, Squared(half=False))["hidden"]
+    order = np.argsort(importance(network))
+    for pruned in range(M + 1):
+        for which, x, y in (("train", data.x, data.y), ("test", data.x_test, data.y_test)):
+            f, y = values(network, x, order[pruned:]), np.asarray(y)
+            close(seen[f"{which}_risk"][pruned], np.mean(np.sum((f - y).reshape(len(y), -1) ** 2, axis=1)), rel=1e-10)
+            wrong = (f > 0) != (y > 0) if y.ndim == 1 else f.argmax(1) != y.argmax(1)
+            close(seen[f"{which}_error"][pruned], wrong.mean(), abs=1e-12)
+
+
+def test_pruning_knows_losses_weights_and_missing_test_sets():
+    x, y = drawn(6, 3)
+    network, weight = made(3), jnp.arange(1.0, 7.0)
+    data = Dataset(x, y, weight=weight)
+    seen = Pruning()(network, network, data, CrossEntropy())["hidden"]
+    assert set(seen) == {"train_risk", "train_error"}
+    close(seen["train_risk"][0], CrossEntropy()(network(x), y, weight), rel=1e-10)
+    close(seen["train_risk"][-1], np.log(3), rel=1e-10)
+
+
+def test_pruning_is_the_same_in_gram_coordinates(problem):
+    network, data = problem
+    other, seen = dual(network, data)
+    one = Pruning()(network, network, data, Squared())["hidden"]
+    two = Pruning()(other, other, seen, Squared())["hidden"]
+    first = Pruning()(other, other, eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0]), Squared())["hidden"]
+    for name in one:
+        close(two[name], one[name], rel=1e-9, abs=1e-12)
+        close(first[name], one[name], rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("memory", [1.0, 200.0, 2.0**26])
+@pytest.mark.parametrize("k", [(), (3,)])
+def test_blocks_of_neurons_change_nothing(memory, k):
+    rng = np.random.default_rng(0)
+    values, readout, order = rng.normal(size=(5, M)), rng.normal(size=(M, *k)), rng.permutation(M)
+    found = nested_sums(*map(jnp.asarray, (values, readout, order)), lambda f: f, memory)
+    for count in range(M + 1):
+        some = order[:count]
+        close(found[count], np.tensordot(values[:, some], readout[some], axes=1), rel=1e-10, abs=1e-12)
+
+
+def trained(features, y, k, hidden, steps, most, unit):
+    """The small network, its gradient written out, with only k features there."""
+    small = TwoLayer(hidden, most, activation=Relu(), scaling=asymmetrical(1.0, Zipf(0.5)), key=jax.random.key(0))
+    w, a = np.asarray(small.w)[:, :k], np.asarray(small.a)
+    half = len(y) // 2
+    phi = features / (np.sqrt(np.mean(features[:half] ** 2)) if unit else 1.0)
+    x, z, targets = phi[:half], phi[half:], y[:half]
+
+    def f(w, x):
+        return np.maximum(x @ w.T / np.sqrt(k), 0) @ a / np.sqrt(hidden)
+
+    for _ in range(steps):
+        gates = (x @ w.T > 0) * a / np.sqrt(hidden * k)
+        w = w - (gates * (2 * (f(w, x) - targets) / half)[:, None]).T @ x
+    return np.mean((f(w, x) - targets) ** 2), np.mean((f(w, z) - y[half:]) ** 2)
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_transfer_trains_a_small_network_on_the_best_features(unit):
+    network = made()
+    data = Dataset(*drawn(6), held_out=Dataset(*drawn(10, seed=2)))
+    seen = Transfer(features=(1, 3, 9), hidden=5, steps=20, unit=unit)(network, network, data, Squared(half=False))
+    x, y = (np.asarray(part) for part in (data.held_out.x, data.held_out.y))
+    answers = np.maximum(x @ np.asarray(network.w).T / np.sqrt(D), 0)
+    order = np.argsort(-importance(network))
+    for index, (k, most) in enumerate([(1, 3), (3, 3), (9, 9)]):
+        train, test = trained(answers[:, order[:k]], y, k, 5, 20, most, unit)
+        close(seen["hidden"]["train_risk"][index], train, rel=1e-8)
+        close(seen["hidden"]["test_risk"][index], test, rel=1e-8)
+
+
+def test_transfer_looks_at_raw_inputs_from_gram_coordinates():
+    network = made(3)
+    data = Dataset(*drawn(6, 3), held_out=Dataset(*drawn(8, 3, seed=2)))
+    other, seen = dual(network, data)
+    probe = Transfer(features=(2,), hidden=3, steps=4, samples=6)
+    one, two = (probe(net, net, d, Squared())["hidden"] for net, d in ((network, data), (other, seen)))
+    for name in one:
+        close(two[name], one[name], rel=1e-9, abs=1e-12)
+
+
+def test_transfer_says_what_it_needs():
+    network, (x, y) = made(), drawn(6)
+    with pytest.raises(UserError, match="has no held-out set"):
+        Transfer()(network, network, Dataset(x, y), Squared())
+    with pytest.raises(UserError, match="10 features cannot be taken from 9 neurons"):
+        Transfer(features=(10,))(network, network, Dataset(x, y, held_out=Dataset(x, y)), Squared())
+    for features in ((), (0, 1), (4, 2)):
+        with pytest.raises(UserError, match="increase from at least 1"):
+            Transfer(features=features)
+    with pytest.raises(UserError, match="cannot be"):
+        Transfer(hidden=0)
+
+
+def test_numbers_of_features_of_one_size_are_trained_together():
+    assert _alike((1, 2, 5, 10, 20, 50, 100)) == [(1, 2, 5), (10, 20, 50), (100,)]
+    assert Transfer().counts(9) == (1, 2, 4, 8)
+
+
+def test_a_probe_at_the_end_looks_once(problem):
+    network, data = problem
+    run = Descent(rate=0.1)(network, data, [0.0, 0.1, 0.2], {"loss": TrainLoss(), "pruning": AtEnd(Pruning())})
+    assert run.seen["loss"].shape == (3,)
+    curve = run.seen["pruning"]["hidden"]["train_risk"]
+    assert curve.shape == (M + 1,)
+    close(curve[0], run.seen["loss"][-1], rel=1e-9)
+    close(curve, Pruning()(run.final, run.start, data, Squared())["hidden"]["train_risk"], rel=1e-9)
