@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 _HOMES = {
     "Dataset": "unlazy.data",
     "TwoLayer": "unlazy.networks",
+    "MeanFieldStack": "unlazy.networks",
     "TangentModel": "unlazy.networks",
     "Identity": "unlazy.networks",
     "Quadratic": "unlazy.networks",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from unlazy.networks import (
         Identity,
         Infinite,
+        MeanFieldStack,
         Quadratic,
         RandomLayers,
         Scaling,
@@ -93,6 +95,7 @@ __all__ = [
     "Lab",
     "Linearised",
     "Logistic",
+    "MeanFieldStack",
     "Quadratic",
     "RandomLayers",
     "Recipe",

@@ -1,7 +1,8 @@
 """Networks: functions of a batch that know how fast each of their parameters learns.
 
-Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. A
-`TangentModel` is the linearisation of any network.
+Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. Family
+B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters start from laws. A `TangentModel` is
+the linearisation of any network.
 """
 
 from unlazy.networks._base import (
@@ -17,6 +18,7 @@ from unlazy.networks._base import (
 from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._sweep import AXIS
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
+from unlazy.networks.laws import Constant, Eye, Given, Grid, Law, Normal, Sphere, Tied, Uniform
 from unlazy.networks.scalings import (
     FirstNodes,
     GivenNodes,
@@ -28,6 +30,7 @@ from unlazy.networks.scalings import (
     multilayer_mean_field,
     ntk,
 )
+from unlazy.networks.stack import MeanFieldStack
 from unlazy.networks.tangent import TangentModel
 from unlazy.networks.two_layer import TwoLayer
 
@@ -35,20 +38,30 @@ __all__ = [
     "AXIS",
     "Anchored",
     "Chord",
+    "Constant",
     "Dual",
     "Embedding",
+    "Eye",
     "FirstNodes",
+    "Given",
     "GivenNodes",
+    "Grid",
     "Identity",
     "Infinite",
+    "Law",
     "Layout",
+    "MeanFieldStack",
     "Network",
     "NodeWeights",
+    "Normal",
     "Quadratic",
     "RandomLayers",
     "Scaling",
+    "Sphere",
     "TangentModel",
+    "Tied",
     "TwoLayer",
+    "Uniform",
     "View",
     "Zipf",
     "altered",
