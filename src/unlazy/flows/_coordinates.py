@@ -14,7 +14,7 @@ from unlazy._errors import UserError
 from unlazy._memory import GIB, must_fit, total
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow, Stepper
-from unlazy.networks import AXIS, Layout, Network, TwoLayer, altered, dual
+from unlazy.networks import AXIS, Layout, MeanFieldStack, Network, TwoLayer, altered, dual
 
 Coordinates = Literal["auto", "weights", "gram"]
 Precision = Literal["full", "mixed"]
@@ -50,17 +50,20 @@ class Coordinated(Stepper):
         if chosen == "auto":
             chosen = cheapest(network, data) if self.exact_in_gram() is None else "weights"
         elif chosen == "gram":
-            if not isinstance(network, TwoLayer):
+            if fixed_features(network, data) is None:
                 raise UserError(
-                    f"Gram coordinates are those of a TwoLayer network; {type(network).__name__} stays in weights."
+                    "Gram coordinates are those of a layer trained on fixed features: of a TwoLayer network, or of a "
+                    "MeanFieldStack whose first block trains a and c only. "
+                    f"This {type(network).__name__} stays in weights."
                 )
             reason = self.exact_in_gram()
             if reason is not None:
                 raise UserError(reason)
-        if self.precision == "mixed" and (chosen != "gram" or data.x.dtype != jnp.float64):
+        unfit = chosen != "gram" or data.x.dtype != jnp.float64 or not isinstance(network, TwoLayer)
+        if self.precision == "mixed" and unfit:
             raise UserError(
-                f"Mixed precision is for Gram coordinates of float64 data, not for {chosen} of {data.x.dtype}: "
-                'use precision = "full".'
+                "Mixed precision is for Gram coordinates of a TwoLayer network on float64 data, not for "
+                f'{chosen} of a {type(network).__name__} on {data.x.dtype}: use precision = "full".'
             )
         settled = altered(self, coordinates=chosen)
         settled.layout(network, data, runs)  # refuses what does not fit
@@ -108,10 +111,10 @@ class Coordinated(Stepper):
 
     def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
         """Do the frozen work once, in the coordinates chosen."""
-        if self.coordinates == "gram" and isinstance(network, TwoLayer):
-            prepared, seen = dual(network, data, layout)
-            return prepared, seen if self.picks_samples() else eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0])
-        return network.on(data)
+        if self.coordinates != "gram" or not isinstance(network, TwoLayer | MeanFieldStack):
+            return network.on(data)
+        prepared, seen = dual(network, data, layout) if isinstance(network, TwoLayer) else network.dual(data)
+        return prepared, seen if self.picks_samples() else eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0])
 
 
 def _check(flow: Coordinated) -> None:
@@ -125,11 +128,17 @@ def _check(flow: Coordinated) -> None:
         raise UserError(f"There are {len(jax.devices())} devices here, so devices = {flow.devices} is not possible.")
 
 
+def fixed_features(network: Network, data: Dataset) -> float | None:
+    """How many fixed features D a layer of the network is trained on; None where there is no such layer."""
+    if isinstance(network, TwoLayer):
+        return network.embedding.size(data.inputs)
+    return network.gram_features() if isinstance(network, MeanFieldStack) else None
+
+
 def cheapest(network: Network, data: Dataset) -> Literal["weights", "gram"]:
     """Choose coordinates by the cost of a gradient: 4 m D n operations in weights, 2 m n² in Gram coordinates."""
-    if not isinstance(network, TwoLayer):
-        return "weights"
-    return "gram" if data.n < 2 * network.embedding.size(data.inputs) else "weights"
+    features = fixed_features(network, data)
+    return "weights" if features is None or data.n >= 2 * features else "gram"
 
 
 def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:

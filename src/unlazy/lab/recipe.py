@@ -296,10 +296,12 @@ def _room(base: type) -> types.ModuleType:
 
 def _convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    kinds = [
-        c for c in choices if inspect.isclass(c) and c.__module__.startswith("unlazy") and issubclass(c, eqx.Module)
-    ]
+    kinds = [c for c in choices if _is_kind(c)]
     plain = [c for c in choices if _is_plain(c)]
+    lists = [c for c in choices if typing.get_origin(c) in (tuple, list) and not _is_plain(c)]
+    if lists and isinstance(value, list):  # members in a list, each with options of its own
+        part = typing.get_args(lists[0])[0]
+        return tuple(_convert(one, part, f"{where}[{index}]", given) for index, one in enumerate(value))
     if kinds and isinstance(value, str | dict):
         return build(value, kinds[0], where, **given)
     nothing_plain = set(plain) <= {type(None)} and value is not None
@@ -307,14 +309,26 @@ def _convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
         raise UserError(f"{where}: {_short(value)} is no {spoken(kinds[0])}: give its name, or a table with its kind.")
     if nothing_plain:
         raise UserError(f"{where}: this cannot be written in a recipe, only in Python: leave it out.")
-    if float in plain and value in ("inf", "-inf", "nan"):  # as `Recipe.json` writes them
-        return float(value)
+    if float in plain or any(float in typing.get_args(choice) for choice in plain):
+        value = _numbers(value)
     try:
         return msgspec.convert(value, typing.Union[tuple(plain)])  # noqa: UP007
     except msgspec.ValidationError as error:
         words = [word for choice in plain if typing.get_origin(choice) is Literal for word in typing.get_args(choice)]
         place, what = _explain(str(error), words)
         raise UserError(f"{where}{place}: {what}") from None
+
+
+def _numbers(value: Any) -> Any:
+    """Read what `Recipe.json` writes for infinity and NaN, alone or in a list."""
+    if isinstance(value, list):
+        return [_numbers(one) for one in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value
+
+
+def _is_kind(hint: Any) -> bool:
+    """Whether it is a class whose members have names."""
+    return inspect.isclass(hint) and hint.__module__.startswith("unlazy") and issubclass(hint, eqx.Module)
 
 
 def _is_plain(hint: Any) -> bool:

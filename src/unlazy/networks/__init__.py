@@ -1,7 +1,8 @@
 """Networks: functions of a batch that know how fast each of their parameters learns.
 
 Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. Family
-C is `ConvNet`: convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
+B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters start from laws. Family C is `ConvNet`:
+convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
 """
 
 from unlazy.networks._base import (
@@ -19,6 +20,7 @@ from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._sweep import AXIS
 from unlazy.networks.conv import ConvNet
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
+from unlazy.networks.laws import Constant, Eye, Given, Grid, Law, Normal, Sphere, Tied, Uniform
 from unlazy.networks.scalings import (
     Asymmetrical,
     FirstNodes,
@@ -31,6 +33,7 @@ from unlazy.networks.scalings import (
     multilayer_mean_field,
     ntk,
 )
+from unlazy.networks.stack import MeanFieldStack
 from unlazy.networks.tangent import TangentModel
 from unlazy.networks.two_layer import TwoLayer
 
@@ -39,22 +42,32 @@ __all__ = [
     "Anchored",
     "Asymmetrical",
     "Chord",
+    "Constant",
     "ConvNet",
     "Dual",
     "Embedding",
+    "Eye",
     "FirstNodes",
+    "Given",
     "GivenNodes",
+    "Grid",
     "Identity",
     "Infinite",
+    "Law",
     "Layout",
+    "MeanFieldStack",
     "Network",
     "NodeWeights",
+    "Normal",
     "Quadratic",
     "RandomLayers",
     "RandomPatches",
     "Scaling",
+    "Sphere",
     "TangentModel",
+    "Tied",
     "TwoLayer",
+    "Uniform",
     "View",
     "Zipf",
     "altered",

@@ -1,6 +1,17 @@
 """Probes: what to look at while a network learns."""
 
 from unlazy.probes._base import Probe
+from unlazy.probes.channels import (
+    BackwardSignals,
+    Channels,
+    ChannelSpectrum,
+    LogRatios,
+    ParameterHistogram,
+    Preactivations,
+    Spikes,
+    SymmetryDefect,
+    TrainedNeurons,
+)
 from unlazy.probes.condensation import (
     Alignment,
     Condensation,
@@ -23,6 +34,9 @@ from unlazy.probes.transfer import Transfer
 __all__ = [
     "ActiveShare",
     "Alignment",
+    "BackwardSignals",
+    "ChannelSpectrum",
+    "Channels",
     "Condensation",
     "CosineMatrix",
     "DecayRate",
@@ -31,16 +45,22 @@ __all__ = [
     "Importance",
     "Kernel",
     "KernelMatrix",
+    "LogRatios",
     "MeanSquareSlope",
+    "ParameterHistogram",
+    "Preactivations",
     "Probe",
     "Pruning",
     "Reduced",
+    "Spikes",
+    "SymmetryDefect",
     "TestError",
     "TestLoss",
     "TestOutputs",
     "TrainError",
     "TrainLoss",
     "TrainOutputs",
+    "TrainedNeurons",
     "Transfer",
     "WeightMovement",
     "chance",

@@ -1,7 +1,8 @@
 """Theory: theorems as objects that look at your run and say whether they speak about it, and whether they hold.
 
 One file or folder a paper; `theorems` finds them all, and the contracts in the tests run each on its own example and
-counterexample. `abc` tells the regime of a parameterisation of width.
+counterexample. `abc` tells the regime of a parameterisation of width, `coupling` how far a finite network is from its
+mean-field limit.
 """
 
 import sys
@@ -12,7 +13,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
 from unlazy.probes import Probe
-from unlazy.theory import abc
+from unlazy.theory import abc, coupling
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 
 
@@ -53,4 +54,16 @@ def check(run: Trajectory) -> dict[str, Finding]:
     return {key: theorem.check(run) for key, theorem in theorems().items()}
 
 
-__all__ = ["Finding", "Hypothesis", "Theorem", "Verdict", "abc", "check", "choose", "needs", "theorems", "through"]
+__all__ = [
+    "Finding",
+    "Hypothesis",
+    "Theorem",
+    "Verdict",
+    "abc",
+    "check",
+    "choose",
+    "coupling",
+    "needs",
+    "theorems",
+    "through",
+]

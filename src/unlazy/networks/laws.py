@@ -1,0 +1,165 @@
+"""Laws: what the parameters of a block are at the start. They are written down first and drawn later, with a key.
+
+A law fills a matrix with a row for each neuron. Rows are drawn one after the other, so that neurons are exchangeable.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from unlazy._errors import UserError
+from unlazy._types import PRNGKey
+
+Rows = Float[Array, "m d"]
+
+
+def _one_or_many(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    return tuple(float(one) for one in value) if isinstance(value, tuple | list) else float(value)
+
+
+class Law(eqx.Module):
+    """How the rows of a matrix of parameters are drawn, independently of each other unless it says otherwise."""
+
+    @abc.abstractmethod
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Give the matrix; ``fan_in`` is the number of terms that each parameter's product is summed with."""
+
+    def column_means(self, columns: int, fan_in: int) -> np.ndarray | None:
+        """Mean of each column, where it is known without drawing."""
+        return None
+
+
+def _columns(mean: float | tuple[float, ...], columns: int) -> np.ndarray:
+    if isinstance(mean, tuple) and len(mean) != columns:
+        raise UserError(f"{len(mean)} means were given for {columns} columns: give one number, or one a column.")
+    return np.broadcast_to(np.asarray(mean, float), (columns,))
+
+
+class Normal(Law):
+    """Gaussian entries of standard deviation ``spread`` around ``mean``, one number or one a column.
+
+    >>> Normal(mean=(1.0, -1.0))  # two channels that start apart
+    """
+
+    spread: float = eqx.field(static=True, default=1.0, converter=float)
+    mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
+
+    def __check_init__(self) -> None:
+        if not 0 <= self.spread < float("inf"):
+            raise UserError(f"The spread of a normal law is a finite number >= 0, not {self.spread:g}.")
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Draw Gaussian entries."""
+        return self.spread * jax.random.normal(key, (rows, columns)) + jnp.asarray(_columns(self.mean, columns))[None]
+
+    def column_means(self, columns: int, fan_in: int) -> np.ndarray:
+        """As given."""
+        return _columns(self.mean, columns)
+
+
+class Uniform(Law):
+    """Uniform entries in ``mean`` ± ``reach``; without a reach ± 1/√fan-in, the usual start of linear layers."""
+
+    reach: float | None = eqx.field(static=True, default=None)
+    mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
+
+    def __check_init__(self) -> None:
+        if self.reach is not None and not 0 <= self.reach < float("inf"):
+            raise UserError(f"The reach of a uniform law is a finite number >= 0, not {self.reach:g}.")
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Draw uniform entries."""
+        reach = fan_in**-0.5 if self.reach is None else self.reach
+        drawn = jax.random.uniform(key, (rows, columns), minval=-1.0, maxval=1.0)
+        return reach * drawn + jnp.asarray(_columns(self.mean, columns))[None]
+
+    def column_means(self, columns: int, fan_in: int) -> np.ndarray:
+        """As given."""
+        return _columns(self.mean, columns)
+
+
+class Sphere(Law):
+    """Rows uniform on the sphere of ``radius`` (ren2023: first-layer neurons); in one dimension ± radius."""
+
+    radius: float = eqx.field(static=True, default=1.0, converter=float)
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Draw directions."""
+        drawn = jax.random.normal(key, (rows, columns))
+        return self.radius * drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
+
+    def column_means(self, columns: int, fan_in: int) -> np.ndarray:
+        """Zero, by symmetry."""
+        return np.zeros(columns)
+
+
+class Constant(Law):
+    """The same ``value`` everywhere, or one a column."""
+
+    value: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Nothing is random."""
+        return jnp.broadcast_to(jnp.asarray(_columns(self.value, columns)), (rows, columns))
+
+    def column_means(self, columns: int, fan_in: int) -> np.ndarray:
+        """As given."""
+        return _columns(self.value, columns)
+
+
+class Grid(Law):
+    """Rows spread evenly over the cube [low, high]^d without chance (aiad2026 Remark G.1): Halton's points.
+
+    The first n rows of a longer grid are the grid of n rows, so that a narrow network is part of a wide one.
+    """
+
+    low: float = eqx.field(static=True, default=-1.0, converter=float)
+    high: float = eqx.field(static=True, default=1.0, converter=float)
+
+    def __check_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise UserError(f"A grid needs finite ends, the lower first, not {self.low:g} and {self.high:g}.")
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Lay out the points; the key is not used."""
+        from scipy.stats import qmc  # heavy, and rarely needed
+
+        points = qmc.Halton(columns, scramble=False).random(rows + 1)[1:]  # the first is a corner
+        return jnp.asarray(self.low + (self.high - self.low) * points)
+
+
+class Given(Law):
+    """Rows that you write down, one a neuron; their number is the width."""
+
+    rows: tuple[tuple[float, ...], ...] = eqx.field(
+        static=True, converter=lambda rows: tuple(tuple(float(one) for one in row) for row in rows)
+    )
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Use what was given."""
+        if len(self.rows) != rows or any(len(row) != columns for row in self.rows):
+            shape = (len(self.rows), len(self.rows[0]) if self.rows else 0)
+            raise UserError(f"Rows of shape {shape} were given where the block needs {(rows, columns)}.")
+        return jnp.asarray(self.rows, jnp.result_type(float))
+
+
+class Tied(Law):
+    """Only for amplitudes: A_j = |w_j|, always (ren2023 eq. 1). A block with it has one channel."""
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Refuse: a tied amplitude is not a parameter."""
+        raise UserError("Only amplitudes can be tied to the length of w: give features and biases another law.")
+
+
+class Eye(Law):
+    """Only for amplitudes: A = I, so that a block has a channel for each neuron and no low rank: a usual layer."""
+
+    def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
+        """Refuse: the identity is not stored."""
+        raise UserError("Only amplitudes can be the identity: give features and biases another law.")

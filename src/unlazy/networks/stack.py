@@ -1,0 +1,379 @@
+"""Family B: a stack of mean-field blocks with narrow ends (aiad2026, ren2023)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from unlazy._errors import UserError
+from unlazy._memory import total
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
+from unlazy.data import Dataset
+from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel
+from unlazy.networks._block import Block, Columns, Fixed, Layer, Limit
+from unlazy.networks._gram_block import GramBlock, gram_block
+from unlazy.networks._plan import Plan
+from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
+
+Parameterisation = Literal["mean-field", "standard"]
+T = TypeVar("T")
+Many = list[Float[Array, "..."]]  # an array for each block
+
+_MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
+_SHARE = 4  # of the machine's memory, at most one part in so many for features made once
+
+
+class MeanFieldStack(Network):
+    """f = F_L ∘ ... ∘ F_1 with blocks F_l(x) = (1/m_l) Σ_j A_j σ(w_j·x + b_j) + c of m_l neurons and rank D_l.
+
+    aiad2026 eq. 1 and ren2023 Definition A.3. The outputs of F_l are its D_l channels f_k^(l). ``ranks`` are D_1 to
+    D_{L-1}, one number for all or one each; D_L is the number of outputs. Every option may be one value for all blocks
+    or a tuple with one for each:
+
+    - ``train``: what is trained, in letters: "ac" (random features, low rank), "wabc" ("LR only"), "wb", ...;
+    - ``features``: the law of (w_j, b_j), N(0, 1) by default; ``bias``: a law of its own for b, or False for none;
+    - ``amplitude``: the law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` a usual layer without low rank;
+    - ``offset``: the law of c; ``activation``.
+
+    In the mean-field parameterisation neurons learn m_l times as fast. The "standard" one has no 1/m_l, rates 1 and all
+    parameters uniform in ±1/√fan-in. With ``skip`` blocks between equal ranks add their input. The first width may be
+    infinite: then its law enters through its kernel only, which needs Gaussian features.
+
+    As E[A] = 0 makes the channels of a wide mean-field network vanish at the start, give amplitudes a mean to see its
+    limit move: ``amplitude=Normal(mean=(1.0, -1.0))``.
+
+    >>> network = MeanFieldStack((1024, 1024), inputs=1, ranks=15, train="ac", key=jax.random.key(0))
+    """
+
+    blocks: tuple[Layer, ...]
+    scalar: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: tuple[float, ...],
+        inputs: int,
+        outputs: int | None = None,
+        *,
+        ranks: int | tuple[int, ...] = 10,
+        train: str | tuple[str, ...] = "ac",
+        parameterisation: Parameterisation = "mean-field",
+        activation: Activation | tuple[Activation, ...] = Relu(),  # noqa: B008
+        features: Law | tuple[Law, ...] | None = None,
+        bias: Law | bool | tuple[Law | bool, ...] = True,
+        amplitude: Law | tuple[Law, ...] | None = None,
+        offset: Law | tuple[Law, ...] | None = None,
+        skip: bool = False,
+        key: PRNGKey,
+    ) -> None:
+        if parameterisation not in ("mean-field", "standard"):
+            raise UserError(f"The parameterisation is 'mean-field' or 'standard', not '{parameterisation}'.")
+        count, mean_field = len(widths), parameterisation == "mean-field"
+        usual = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
+        each = {
+            "train": _each(train, count, "train"),
+            "activation": _each(activation, count, "activation"),
+            "features": _each(features or usual[0], count, "features"),
+            "bias": _each(bias, count, "bias"),
+            "amplitude": _each(amplitude or usual[1], count, "amplitude"),
+            "offset": _each(offset or usual[2], count, "offset"),
+        }
+        ends = [inputs, *_checked_ranks(widths, inputs, outputs, ranks), outputs or 1]
+        blocks: list[Layer] = []
+        for level, one in enumerate(jax.random.split(key, count)):
+            options = {name: values[level] for name, values in each.items()}
+            made = Plan(widths[level], ends[level], ends[level + 1], level, mean_field, **options).draw(one)
+            across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
+            blocks.append(altered(made, skip=True) if across else made)
+        self.blocks, self.scalar = tuple(blocks), outputs is None
+        if not jax.tree.leaves(divide(self)[0]) and not isinstance(blocks[0], Limit):
+            raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
+
+    @property
+    def depth(self) -> int:
+        """Number of blocks L."""
+        return len(self.blocks)
+
+    @property
+    def inputs(self) -> int:
+        """Number of raw inputs d."""
+        return self.blocks[0].inputs
+
+    @property
+    def trainable(self) -> int:
+        """Number of trained parameters."""
+        return sum(leaf.size for leaf in jax.tree.leaves(divide(self)[0]))
+
+    def _enter(self, x: Inputs) -> Columns:
+        if x.ndim != 2:
+            raise UserError(
+                f"This network takes a batch of vectors (n, d), not an array of shape {x.shape}: use data.flat(), or "
+                "x[None] for one sample."
+            )
+        first = self.blocks[0]
+        if isinstance(first, Block | Limit) and x.shape[1] != self.inputs:
+            raise UserError(f"This network was made for {self.inputs} inputs but was given {x.shape[1]}.")
+        return x.T
+
+    def _leave(self, z: Float[Array, "D n"]) -> Outputs:
+        return z[0] if self.scalar else z.T
+
+    def __call__(self, x: Inputs) -> Outputs:
+        """F_L(... F_1(x))."""
+        z = self._enter(x)
+        for block in self.blocks:
+            z = block(z)
+        return self._leave(z)
+
+    def channels(self, x: Inputs) -> Many:
+        """f_k^(l)(x) of every block l, the last of which is the output; (n, D_l) each."""
+        return [z.T for z in self._path(x)[1:]]
+
+    def _path(self, x: Inputs) -> Many:
+        path: Many = [self._enter(x)]
+        for block in self.blocks:
+            path.append(block(path[-1]))
+        return path
+
+    def signals(self, x: Inputs) -> Many:
+        """∂f_i/∂f_k^(l)(x) of every block l: what is sent back to channel k; (outputs, D_l, n) each.
+
+        For one output this is B_k^(l) of aiad2026, in the form that is right at any depth: from the top down
+        ∂f/∂f^(l-1) = s Σ_j w_j σ'(h_j) A_j·∂f/∂f^(l).
+        """
+        return self._signals(self._path(x))
+
+    def _signals(self, path: Many) -> Many:
+        top = path[-1]
+        one = jnp.eye(top.shape[0], dtype=top.dtype)[:, :, None]
+        signals = [jnp.broadcast_to(one, (*one.shape[:2], top.shape[1]))]
+        for block, x in zip(self.blocks[:0:-1], path[-2:0:-1], strict=True):
+            signals.insert(0, block.back(x, signals[0]))
+        return signals
+
+    def rates(self) -> PyTree:
+        """m_l for what belongs to neurons, 1 for offsets; in the standard parameterisation 1."""
+        named = [(level, name, rate) for level, block in enumerate(self.blocks) for name, rate in block.rates().items()]
+        if not named:
+            return frozen_rates(self)
+        where = lambda tree: [getattr(tree.blocks[level], name) for level, name, _ in named]  # noqa: E731
+        return eqx.tree_at(where, frozen_rates(self), [rate for _, _, rate in named])
+
+    @property
+    def kinked(self) -> bool:
+        """Whether a parameter can move a pre-activation across a kink."""
+        return any(
+            bool(block.activation.kinks) and (level > 0 or not block.fixed)
+            for level, block in enumerate(self.blocks)
+            if isinstance(block, Block)
+        )
+
+    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+        """Make the features of a frozen first block once, where that pays; make an infinite one exact on the data."""
+        first = self.blocks[0]
+        if isinstance(first, Limit):
+            fixed = first.anchored(_all_points(data))
+            return self._with(altered(fixed, prepared=True)), _through(data, lambda x: fixed.inner.column(x.T).T)
+        if not isinstance(first, Block) or first.a is None or self.gram_features() is None:
+            return self, data
+        size = first.width * _all_points(data).shape[0] * data.x.dtype.itemsize
+        if first.w.shape[1] < _MANY_INPUTS or size > total() / _SHARE:
+            return self, data
+        fixed = Fixed(first.a, first.c, first, prepared=True)
+        return self._with(fixed), _through(data, lambda x: first.column(self._enter(x)).T)
+
+    def gram_features(self) -> float | None:
+        """How many fixed features the first block is trained on; None where they are not fixed."""
+        first = self.blocks[0]
+        if isinstance(first, Limit):
+            return math.inf
+        if isinstance(first, Block) and first.fixed and first.a is not None and first.train:
+            return first.width
+        return None
+
+    def dual(self, data: Dataset) -> tuple[MeanFieldStack, Dataset]:
+        """Write the first block in Gram coordinates."""
+        first = self.blocks[0]
+        if self.gram_features() is None or not isinstance(first, Block | Limit):
+            raise UserError("Gram coordinates need a first block that is trained on fixed features: train = 'ac'.")
+        block, seen = gram_block(first, data)
+        return self._with(block), seen
+
+    def off(self) -> Network:
+        """Put the first block back on raw inputs."""
+        first = self.blocks[0]
+        return self._with(first.raw()) if isinstance(first, Fixed | GramBlock) else self
+
+    def _with(self, first: Layer) -> MeanFieldStack:
+        return altered(self, blocks=(first, *self.blocks[1:]))
+
+    def preactivations(self, x: Inputs, block: int) -> Float[Array, "n m"]:
+        """h_j(x) = w_j·f^(l-1)(x) + b_j of block l = 1, 2, ..., where it has neurons."""
+        there = self.blocks[block - 1]
+        if not isinstance(there, Block):
+            raise UserError(f"Block {block} is not kept as neurons here, so it has no pre-activations: take another.")
+        return there.hidden(self._path(x)[block - 1]).T
+
+    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
+        """Pre-activations h_j by block; not of a first block on fixed features, where none moves."""
+        fixed = self.gram_features() is not None
+        return {
+            name(level): block.hidden(z).T
+            for level, (block, z) in enumerate(zip(self.blocks, self._path(x)[:-1], strict=True))
+            if isinstance(block, Block) and not (level == 0 and fixed)
+        }
+
+    def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
+        """What is trained of each neuron, by block; nothing of blocks without trained neurons."""
+        rows = {name(level): block.rows() for level, block in enumerate(self.blocks)}
+        return {layer: values for layer, values in rows.items() if values is not None}
+
+    def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
+        """Distance that each neuron's trained parameters have moved, by block."""
+        assert isinstance(start, MeanFieldStack)
+        now, before = self.trained_rows(), start.trained_rows()
+        return {layer: jnp.linalg.norm(now[layer] - before[layer], axis=1) for layer in now}
+
+    def permute(self, layer: str, order: Int[Array, " m"]) -> MeanFieldStack:
+        """Reorder the neurons of a block, each with its A, w and b."""
+        level = next((level for level in range(self.depth) if name(level) == layer), None)
+        block = None if level is None else self.blocks[level]
+        if level is None or not isinstance(block, Block):
+            raise UserError(f"There is no block of neurons called '{layer}' here: the first is '{name(0)}'.")
+        a, w, b = (None if leaf is None else leaf[order] for leaf in (block.a, block.w, block.b))
+        blocks = list(self.blocks)
+        blocks[level] = altered(block, a=a, w=w, b=b)
+        if a is None and not block.tied:  # without low rank the next block sees the neurons themselves
+            if level + 1 == self.depth or block.skip:
+                raise UserError("These neurons are the outputs, or added to their inputs, and keep their order.")
+            above = self.blocks[level + 1]
+            assert isinstance(above, Block)
+            blocks[level] = altered(block, w=w, b=b, c=block.c[order])
+            blocks[level + 1] = altered(above, w=above.w[:, order])
+        return altered(self, blocks=tuple(blocks))
+
+    def narrowed(self, widths: Sequence[int], first: int = 0) -> MeanFieldStack:
+        """The network of the first ``widths`` neurons of each block (or as many from ``first`` on), 1/m adjusted.
+
+        This couples networks of all widths: the narrow ones are samples of the wide one (aiad2026 Theorem 2.3).
+        """
+        if len(widths) != self.depth:
+            raise UserError(f"This network has {self.depth} blocks, so {len(widths)} widths do not narrow it.")
+        blocks = []
+        for block, width in zip(self.blocks, widths, strict=True):
+            if not isinstance(block, Block) or (block.a is None and not block.tied):
+                raise UserError("Only blocks of neurons with amplitudes can be narrowed.")
+            if not 0 <= first < first + width <= block.width:
+                raise UserError(f"A block of {block.width} neurons has none from {first} to {first + width}.")
+            part = slice(first, first + int(width))
+            a, w, b = (None if leaf is None else leaf[part] for leaf in (block.a, block.w, block.b))
+            blocks.append(altered(block, a=a, w=w, b=b))
+        return altered(self, blocks=tuple(blocks))
+
+    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
+        """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
+        if any(isinstance(block, Block) and block.tied and "w" in block.train for block in self.blocks):
+            return jacobian_kernel(self, x, z)
+        paths = [self._path(points) for points in (x, z)]
+        ups = [self._signals(path) for path in paths]
+        kernel = sum(
+            block.kernel(paths[0][level], paths[1][level], ups[0][level], ups[1][level])
+            for level, block in enumerate(self.blocks)
+        )
+        assert not isinstance(kernel, int)
+        return kernel[:, 0, :, 0] if self.scalar else kernel
+
+    def push(self, x: Inputs, change: PyTree) -> Outputs:
+        """J(x) v; in Gram coordinates autodiff does not know the first block's part."""
+        first = self.blocks[0]
+        if not isinstance(first, GramBlock):
+            return super().push(x, change)
+        entered = self._enter(x)
+        trained, frozen = divide(altered(self, blocks=self.blocks[1:]))
+
+        def rest(leaves: PyTree, z: Columns) -> Outputs:
+            for block in eqx.combine(leaves, frozen).blocks:
+                z = block(z)
+            return self._leave(z)
+
+        z, moved = first(entered), first.push(entered, change.blocks[0].coefficients)
+        return jax.jvp(rest, (trained, z), (altered(trained, blocks=change.blocks[1:]), moved))[1]
+
+    @classmethod
+    def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
+        """Every parameterisation, law and way of training, one output and several, finite and infinite."""
+        keys = iter(jax.random.split(key, 16))
+        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
+        data = Dataset(x, y, x_test, y_test, name="example")
+        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
+        many = Dataset(jax.random.normal(next(keys), (6, 9)), y[:6], name="example with many inputs")
+
+        def one(widths: tuple[float, ...] = (8, 7), inputs: int = 3, **options: Any) -> MeanFieldStack:
+            return cls(widths, inputs, key=next(keys), **{"ranks": 2, "activation": Tanh(), **options})
+
+        slope = LeakyRelu(0.3)
+        return [
+            (one(), data),
+            (one((8, 7, 6), ranks=(2, 2), train=("ac", "wa", "bc"), activation=(Tanh(), Sigmoid(), slope)), data),
+            (one((8, 7, 6), train="wabc", skip=True, parameterisation="standard"), data),
+            (
+                one((5, 6), ranks=5, outputs=3, amplitude=(Eye(), Uniform()), train="wbc", parameterisation="standard"),
+                several,
+            ),
+            (one(inputs=9, features=Grid(), outputs=None), many),
+            (
+                one(
+                    ranks=1,
+                    train=("w", "wb"),
+                    features=(Sphere(), Normal()),
+                    bias=(False, Constant(0.5)),
+                    amplitude=(Tied(), Constant(1.0)),
+                ),
+                data,
+            ),
+            (one((math.inf, 7), amplitude=(Normal(mean=(1.0, -0.5)), Normal())), data),
+        ]
+
+
+def name(level: int) -> str:
+    """``block-1`` is the first."""
+    return f"block-{level + 1}"
+
+
+def _each(value: T | tuple[T, ...], count: int, what: str) -> tuple[T, ...]:
+    if not isinstance(value, tuple | list):
+        return (value,) * count
+    if len(value) != count:
+        raise UserError(f"{len(value)} values of {what} were given for {count} blocks: give one, or one for each.")
+    return tuple(value)
+
+
+def _checked_ranks(
+    widths: Sequence[float], inputs: int, outputs: int | None, ranks: int | tuple[int, ...]
+) -> tuple[int, ...]:
+    whole = [width for width in widths if not math.isinf(width)]
+    if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
+        raise UserError(f"A stack has at least two blocks, of a whole number of neurons each, not {list(widths)}.")
+    inner = _each(ranks, len(widths) - 1, "ranks") if not isinstance(ranks, int) else (ranks,) * (len(widths) - 1)
+    if min(inputs, *inner, outputs or 1) < 1 or outputs == 0:
+        raise UserError(f"A stack needs at least one input, channel and output, not {(inputs, *inner, outputs)}.")
+    return inner
+
+
+def _all_points(data: Dataset) -> Float[Array, "p d"]:
+    return data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
+
+
+def _through(data: Dataset, make: Any) -> Dataset:
+    return eqx.tree_at(
+        lambda d: (d.x, d.x_test),
+        data,
+        (make(data.x), None if data.x_test is None else make(data.x_test)),
+        is_leaf=lambda leaf: leaf is None,
+    )

@@ -1,0 +1,89 @@
+"""The distance of finite networks to their mean-field limit falls as theory says, in width and in step."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from close import close
+from unlazy._errors import UserError
+from unlazy.activations import Tanh
+from unlazy.data import Dataset
+from unlazy.flows import Descent
+from unlazy.networks import MeanFieldStack, Normal, Uniform
+from unlazy.probes import TrainedNeurons
+from unlazy.theory.coupling import against_step, against_width, distance, fitted_exponent
+
+TIMES = [1.0, 2.0]
+
+
+def dataset(n):
+    x = jnp.linspace(-1, 1, n)[:, None]
+    return Dataset(x, jnp.cos(3 * x[:, 0]))
+
+
+DATA = dataset(12)
+
+
+def stack(width):
+    # Amplitudes with a mean: without one the limit does not move.
+    laws = (Uniform(1.0, mean=(1.0, -1.0)), Uniform(1.0, mean=1.0))
+    return MeanFieldStack(
+        (width, width),
+        1,
+        ranks=2,
+        train="a",
+        features=Normal(2.0),
+        amplitude=laws,
+        activation=Tanh(),
+        key=jax.random.key(0),
+    )
+
+
+def test_the_exponent_in_width_is_minus_one_half():
+    """16 repetitions know each root mean square to 18 %, and the slope over a factor of 16 to 0.08."""
+    study = against_width(stack(4096), DATA, [16, 32, 64, 128, 256], [0.5, 1.0], Descent(rate=0.1), repetitions=16)
+    assert study.distances.shape == (5, 16)
+    assert np.all(study.distances > 0)
+    assert abs(study.exponent + 0.5) < 0.16
+
+
+def test_the_exponent_in_step_is_one_with_all_samples():
+    study = against_step(stack(64), DATA, [0.25, 0.125, 0.0625, 0.03125], TIMES)
+    assert abs(study.exponent - 1) < 0.1
+
+
+def test_the_exponent_in_step_is_one_half_with_minibatches():
+    """One sample a step and less than an epoch; 24 repetitions know the slope over a factor of 16 to 0.08."""
+    steps = [2.0**-k for k in range(4, 9)]
+    few, many = DATA, dataset(600)
+    assert abs(against_step(stack(16), many, steps, TIMES, batch=1, repetitions=24).exponent - 0.5) < 0.16
+    # Over whole epochs what single samples do cancels, and the error is that of the step again.
+    assert against_step(stack(16), few, steps, [3.0], batch=1, repetitions=24).exponent > 0.75
+
+
+def test_the_distance_is_the_largest_difference():
+    wide = stack(8)
+    probes = {"neurons": TrainedNeurons()}
+    reference, run = (Descent(rate=0.5)(one, DATA, TIMES, probes) for one in (wide, wide.narrowed((4, 4), 2)))
+    differences = [
+        np.abs(np.asarray(a) - np.asarray(b)[:, 2:6]).max()
+        for a, b in zip(run.seen["neurons"].values(), reference.seen["neurons"].values(), strict=True)
+    ]
+    assert distance(run, reference, 2) == max(differences) > 0
+    at_start = Descent(rate=0.5)(wide.narrowed((4, 4), 2), DATA, [0.0], probes)
+    assert distance(at_start, Descent(rate=0.5)(wide, DATA, [0.0], probes), 2) == 0
+    with pytest.raises(UserError, match="no 8 neurons from 2 on"):
+        distance(reference, reference, 2)
+    with pytest.raises(UserError, match="same times"):
+        distance(at_start, reference, 2)
+
+
+def test_the_fit_finds_a_power():
+    x = np.asarray([1.0, 2.0, 4.0])
+    close(fitted_exponent(x, 3 * x[:, None] ** -0.5), -0.5)
+
+
+def test_the_reference_must_be_wider():
+    with pytest.raises(UserError, match="wider reference"):
+        against_width(stack(64), DATA, [16, 32], TIMES, repetitions=3)
