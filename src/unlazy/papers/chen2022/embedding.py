@@ -63,6 +63,7 @@ def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> R
         times=looks(sizes.end),
         probes=["train-loss", "test-loss"],
         seeds=seeds or sizes.seeds,
+        dtype="float32",  # the chatter of ReLU gates is far above its rounding
     )
 
 
