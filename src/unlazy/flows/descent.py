@@ -18,7 +18,7 @@ from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
 from unlazy.flows.optimisers import Constant, Momentum, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared
-from unlazy.networks import ConvNet, Network, divide, trained_rates
+from unlazy.networks import Network, divide, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -62,7 +62,7 @@ class Descent(Coordinated):
             bound = getattr(self, what)
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {bound:g}.")
-        if isinstance(network, ConvNet) and network.rescaled and self.exact_in_gram() is not None:
+        if network.own_units and self.exact_in_gram() is not None:
             raise UserError(
                 "Adam and clipping look at the size of a gradient, which is another one in rescaled coordinates: make "
                 "the network with rescaled = false."

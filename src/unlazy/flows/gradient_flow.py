@@ -17,7 +17,7 @@ from unlazy.flows.exponential import Exponential
 from unlazy.flows.runge_kutta import RungeKutta
 from unlazy.flows.stabilised import Stabilised
 from unlazy.losses import Loss, Squared
-from unlazy.networks import ConvNet, Network, TangentModel, TwoLayer
+from unlazy.networks import Network, TangentModel, TwoLayer
 
 Method = Literal["auto", "exponential", "stabilised", "runge-kutta"]
 Precision = Literal["auto", "full", "mixed"]
@@ -42,7 +42,7 @@ class GradientFlow(Flow):
 
     ``method="auto"`` takes `Exponential` for squared loss on a smooth two-layer network (up to 3000 outputs n k),
     `Stabilised` for other losses, networks and sizes and wherever there are kinks, and `RungeKutta` for tolerances
-    below 1e-6 and for convolutional networks: the tolerance then bounds the relative error of the parameters.
+    below 1e-6 and for networks from small weights: the tolerance then bounds the relative error of the parameters.
     Coordinates, memory and devices are those of these methods. ``precision="auto"`` is mixed for large problems in
     float64 whose tolerance float32 products do not touch. ``stats`` says what was chosen.
     """
@@ -97,8 +97,7 @@ class GradientFlow(Flow):
     def _method(self, network: Network, data: Dataset) -> str:
         if self.method != "auto":
             return self.method
-        # From small weights outputs are too small to tell anything of neurons: watch the parameters themselves.
-        if float(self.tolerance) < _FINE or isinstance(network, ConvNet):
+        if float(self.tolerance) < _FINE or network.faint:
             return "runge-kutta"
         # At kinks both methods need as many steps, and Chebyshev stages cost less than an eigendecomposition.
         solvable = isinstance(self.loss, Squared) and data.y.size <= _MOST_OUTPUTS and not network.kinked

@@ -64,6 +64,16 @@ class Network(eqx.Module):
         """Whether f has kinks in its parameters, at which neurons may chatter (ReLU and its like)."""
         return False
 
+    @property
+    def faint(self) -> bool:
+        """Whether outputs start too small to tell how well neurons are followed: flows then watch the parameters."""
+        return False
+
+    @property
+    def own_units(self) -> bool:
+        """Whether parameters are kept in units of their own, so that the size of a gradient means nothing."""
+        return False
+
     @abc.abstractmethod
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Do all work on ``data`` that training cannot change once and for all.

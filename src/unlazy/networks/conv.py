@@ -107,6 +107,16 @@ class ConvNet(Network):
         self.readout, self.output_bias = drawn((dense or features, *ends), ends if output_bias else None)
 
     @property
+    def faint(self) -> bool:
+        """From small weights, outputs are of the order of their square."""
+        return True
+
+    @property
+    def own_units(self) -> bool:
+        """Where rescaled."""
+        return self.rescaled
+
+    @property
     def units(self) -> tuple[float, ...]:
         """What the stored parameters of each layer are multiplied with to give θ: s where rescaled, else 1."""
         return self.scales if self.rescaled else (1.0,) * len(self.scales)
