@@ -391,7 +391,7 @@ WRONG = {
     ),
     "weights, which are drawn": (
         {"network": {**LAYER, "embedding": {"kind": "random-layers", "widths": [4], "weights": [1.0]}}},
-        "network.embedding.weights: this cannot be written in a recipe",
+        "network.embedding.weights[0]: this cannot be written in a recipe",
     ),
     "a key, which the seed makes": (
         {"data": {"kind": "random-labels", "n": 6, "key": 3}},

@@ -27,7 +27,8 @@ def trajectory(seed, status=Status.finished):
     stats |= {"method": "descent", "coordinates": "weights", "precision": "full"}
     nothing = dict.fromkeys(("start", "final", "data", "loss", "place"))
     made = object.__new__(Trajectory)
-    values = nothing | {"times": np.array([0.0, 0.5, 2.0]), "seen": seen, "stats": stats, "status": status}
+    values = nothing | {"times": np.array([0.0, 0.5, 2.0]), "probes": {}, "seen": seen}
+    values |= {"stats": stats, "status": status}
     for name, value in values.items():
         object.__setattr__(made, name, value)
     return made
