@@ -440,8 +440,8 @@ def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
 def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     look = Journey._look
 
-    def stop(self):
-        look(self)
+    def stop(self, names):
+        look(self, names)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Journey, "_look", stop)

@@ -98,7 +98,7 @@ def against_step(
     """Train by descent with each of ``steps``, which must divide all times, and measure D_T to the flow itself.
 
     With all samples a step the exponent is 1. With minibatches (repetition i draws them with key i) it is 1/2, as long
-    as the run is shorter than an epoch: a whole epoch sees every sample once, and what its batches did cancels.
+    as the run is much shorter than an epoch: a whole one sees every sample once, and what its batches did cancels.
     """
     loss = Squared() if loss is None else loss
     (reference,) = _runs(RungeKutta(loss=loss, rtol=1e-8, atol=1e-10), [network], data, times)
