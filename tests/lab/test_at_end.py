@@ -1,0 +1,59 @@
+"""Probes that look once, at the end of a run: in recipes, in the store, and after an interruption."""
+
+import numpy as np
+import pytest
+
+from unlazy._errors import UserError
+from unlazy.flows import AtEnd
+from unlazy.lab import Lab, bring_to_life, draw_data, parse
+from unlazy.probes import Pruning
+
+
+def recipe(**changes):
+    table = {
+        "data": {"kind": "sphere-sine", "n": 5, "d": 3, "n_test": 4, "n_held": 6},
+        "network": {"kind": "two-layer", "width": 6},
+        "flow": {"kind": "descent", "rate": 0.5},
+        "times": [0, 1, 2],
+        "probes": [
+            "train-loss",
+            {"kind": "pruning", "when": "end"},
+            {"kind": "train-loss", "as": "last", "when": "end"},
+        ],
+        "seeds": 2,
+    }
+    return parse(table | changes)
+
+
+def test_what_is_seen_at_the_end_has_no_time(tmp_path):
+    run = Lab(tmp_path).run(recipe())
+    assert run["train-loss"].dims == ("seed", "time")
+    assert run["last"].dims == ("seed",)
+    assert run["pruning.hidden.test_risk"].dims == ("seed", "pruning.hidden.test_risk_0")
+    assert run["pruning.hidden.test_risk"].shape == (2, 7)
+    np.testing.assert_allclose(run["last"], run["train-loss"][:, -1], rtol=1e-12)
+
+
+def test_when_is_always_or_end():
+    assert bring_to_life(recipe()).probes["pruning"] == AtEnd(Pruning())
+    always = recipe(probes=[{"kind": "pruning", "when": "always"}])
+    assert bring_to_life(always).probes["pruning"] == Pruning()
+    with pytest.raises(UserError, match=r"probes\[0\].when: a probe looks 'always' or only at the 'end', not 'never'"):
+        bring_to_life(recipe(probes=[{"kind": "pruning", "when": "never"}]))
+
+
+def test_data_can_be_drawn_again():
+    for same in (False, True):
+        again = recipe(same_data=same)
+        for one, other in zip(draw_data(again), bring_to_life(again).data, strict=True):
+            np.testing.assert_array_equal(one.x, other.x)
+            np.testing.assert_array_equal(one.held_out.y, other.held_out.y)
+
+
+def test_a_held_out_set_changes_nothing_else():
+    with_, without = recipe(), recipe(data={"kind": "sphere-sine", "n": 5, "d": 3, "n_test": 4})
+    for one, other in zip(draw_data(with_), draw_data(without), strict=True):
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.y_test, other.y_test)
+        assert other.held_out is None
+        assert not np.isin(one.held_out.x, one.x).any()
