@@ -11,7 +11,7 @@ demo: .venv/.base  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
 
 test: .venv/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/.dev  ## style, types and the import contract
 	$(BIN)/ruff check

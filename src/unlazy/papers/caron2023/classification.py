@@ -32,7 +32,7 @@ class _Sizes:
 
 _COUNTS = (1, 2, 5, 10, 20, 50, 100)
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(600, 500, 400, 400, 20_000.0, 11, 2, 200, {"features": [*_COUNTS], "hidden": 64, "steps": 2000}),
+    "quick": _Sizes(400, 300, 400, 400, 5000.0, 9, 2, 200, {"features": [*_COUNTS], "hidden": 64, "steps": 1000}),
     "paper": _Sizes(
         2000, 5000, 5000, 5000, 50_000.0, 13, 2, 1000, {"features": [*_COUNTS], "hidden": 128, "steps": 5000}
     ),
