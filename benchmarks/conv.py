@@ -8,8 +8,8 @@ noise: a step takes the same time on either.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,18 +21,10 @@ from unlazy._errors import UserError
 from unlazy.data import cifar10
 from unlazy.networks import ConvNet
 
+sys.path.insert(0, str(Path(__file__).parent))
+from _timing import best_of
+
 SAMPLES, CHANNELS, STEPS, RATE, REPEATS = 500, 32, 10, 1e-5, 3
-
-
-def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Shortest of several times, after one round that compiles and warms up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - begun)
-    return min(times), result
 
 
 def images() -> Dataset:

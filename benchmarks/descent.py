@@ -6,8 +6,8 @@ steps; the error is the largest relative difference between their final weights.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,18 +18,10 @@ from unlazy import Dataset, Descent, TwoLayer, Zipf, asymmetrical
 from unlazy._errors import UserError
 from unlazy.activations import Relu
 
+sys.path.insert(0, str(Path(__file__).parent))
+from _timing import best_of
+
 WIDTH, INPUTS, SAMPLES, STEPS, RATE, REPEATS = 2000, 50, 100, 1000, 0.1, 5
-
-
-def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Shortest of several times, after one round that compiles and warms up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - begun)
-    return min(times), result
 
 
 def torch_loop(network: TwoLayer, data: Dataset) -> np.ndarray:

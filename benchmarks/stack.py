@@ -8,8 +8,8 @@ tensors in memory, without a loader's overhead.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,19 +21,11 @@ from unlazy._errors import UserError
 from unlazy.activations import Relu
 from unlazy.flows import Adam
 
+sys.path.insert(0, str(Path(__file__).parent))
+from _timing import best_of
+
 LAYERS, WIDTH, RANK, SAMPLES, BATCH, EPOCHS, RATE, REPEATS = 8, 1024, 15, 4000, 100, 5, 1e-3, 3
 KEY = jax.random.key(1)
-
-
-def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Shortest of several times, after one round that compiles and warms up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - begun)
-    return min(times), result
 
 
 def torch_network(network: MeanFieldStack) -> Any:

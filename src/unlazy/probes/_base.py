@@ -1,7 +1,6 @@
 """What a probe is: a look at a network on its way, cheap enough to be taken often."""
 
 import abc
-from typing import ClassVar
 
 import equinox as eqx
 
@@ -17,11 +16,7 @@ class Probe(eqx.Module):
     The same probe works inside a compiled flow and by hand on a snapshot:
 
     >>> FeatureMovement()(run.final, run.start, run.data, run.loss)
-
-    ``looks_at`` is the kind of network it is made for.
     """
-
-    looks_at: ClassVar[type[Network]] = Network
 
     @abc.abstractmethod
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:

@@ -8,7 +8,7 @@ channels of the last one are the outputs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -62,7 +62,6 @@ class Channels(Probe):
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Evaluate every block."""
@@ -78,7 +77,6 @@ class BackwardSignals(Probe):
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Send 1 back from the outputs."""
@@ -106,7 +104,6 @@ class LogRatios(Probe):
 
     x: float = eqx.field(static=True, default=0.0)
     block: int = eqx.field(static=True, default=1)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Compare the channels at one point."""
@@ -135,7 +132,6 @@ class Preactivations(Probe):
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, "points neurons"]:
         """Evaluate one block's neurons."""
@@ -153,7 +149,6 @@ class SymmetryDefect(Probe):
 
     reach: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Split each channel into its even and odd part."""
@@ -184,7 +179,6 @@ class Spikes(Probe):
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, ByBlock]:
         """Find the largest value of every channel."""
@@ -212,7 +206,6 @@ class ChannelSpectrum(Probe):
 
     frequencies: int = eqx.field(static=True, default=20)
     count: int = eqx.field(static=True, default=401)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Project onto waves."""
@@ -244,7 +237,6 @@ class ParameterHistogram(Probe):
     bins: int = eqx.field(static=True, default=50)
     low: float | None = eqx.field(static=True, default=None)
     high: float | None = eqx.field(static=True, default=None)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Count entries."""
@@ -273,7 +265,6 @@ class TrainedNeurons(Probe):
     """
 
     neurons: int | None = eqx.field(static=True, default=None)
-    looks_at: ClassVar[type[Network]] = MeanFieldStack
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
         """Copy the rows."""
