@@ -1,5 +1,6 @@
 """Every test runs in 64 bits, with shapes checked against the annotations and warnings as errors."""
 
+import one_core  # noqa: F401, I001  (first, as it says)
 from jaxtyping import install_import_hook
 
 with install_import_hook("unlazy", "typechecker.check"):

@@ -255,6 +255,14 @@ def test_float64_needs_64_bits(table):
         bring_to_life(parse(table))
 
 
+def test_draws_are_the_same_however_jax_is_set(table):
+    recipe = parse(table | {"dtype": "float32"})
+    with jax.enable_x64(False):
+        narrow = jax.tree.map(np.asarray, (bring_to_life(recipe).networks, bring_to_life(recipe).data))
+    wide = jax.tree.map(np.asarray, (bring_to_life(recipe).networks, bring_to_life(recipe).data))
+    assert all(map(np.array_equal, jax.tree.leaves(narrow), jax.tree.leaves(wide)))
+
+
 # ---------------------------------------------------------------- the digest
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -87,6 +88,16 @@ def test_precision_is_that_of_the_recipe(lab, recipe, table):
     assert double["train-loss"].dtype == np.float64
     np.testing.assert_allclose(single["train-loss"], double["train-loss"], rtol=1e-4)
     assert not np.array_equal(single["train-loss"], double["train-loss"])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_result_does_not_depend_on_how_jax_is_set(tmp_path, table, dtype):
+    recipe = parse(table | {"dtype": dtype})
+    wide = Lab(tmp_path / "wide").run(recipe)
+    with jax.enable_x64(False):
+        narrow = Lab(tmp_path / "narrow").run(recipe)
+    for name in wide.data_vars:
+        assert np.array_equal(wide[name], narrow[name])
 
 
 def test_what_is_returned_is_what_is_stored(lab, recipe):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from unlazy import theory
 from unlazy._errors import UserError
 from unlazy.flows import Status
@@ -43,6 +45,11 @@ class Certificate(NamedTuple):
 
 def certify(recipe: Recipe, theorems: Sequence[Theorem], tell: Told | None = None) -> list[Certificate]:
     """Run a recipe, seed by seed, and ask the theorems about each run."""
+    with jax.enable_x64(True):  # as in `Lab.run`
+        return _certify(recipe, theorems, tell)
+
+
+def _certify(recipe: Recipe, theorems: Sequence[Theorem], tell: Told | None) -> list[Certificate]:
     experiment, found = bring_to_life(recipe), []
     for index, (network, data, key) in enumerate(
         zip(experiment.networks, experiment.data, experiment.keys, strict=True)

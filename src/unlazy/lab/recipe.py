@@ -187,21 +187,22 @@ def bring_to_life(recipe: Recipe) -> Experiment:
             )
         probes[label] = probe
     data, networks, keys = draw_data(recipe), [], []
-    for index, one in enumerate(data):
-        _, network_key, flow_key = _keys(recipe.seed + index)
-        shape = {"inputs": one.inputs, "outputs": one.outputs, "image": one.x.shape[1:]}
-        network = build(recipe.network, Network, "network", key=network_key, **shape)
-        networks.append(_cast(network, recipe.dtype))
-        keys.append(flow_key)
+    with jax.enable_x64(True):  # as for data
+        for index, one in enumerate(data):
+            _, network_key, flow_key = _keys(recipe.seed + index)
+            shape = {"inputs": one.inputs, "outputs": one.outputs, "image": one.x.shape[1:]}
+            network = build(recipe.network, Network, "network", key=network_key, **shape)
+            networks.append(_cast(network, recipe.dtype))
+            keys.append(flow_key)
     return Experiment(networks, data, flow, probes, recipe.grid(), keys)
 
 
 def draw_data(recipe: Recipe) -> list[Dataset]:
     """Draw the data of every seed, as `bring_to_life` does."""
-    return [
-        build(recipe.data, Dataset, "data", key=_keys(seed)[0]).astype(recipe.dtype)
-        for seed in range(recipe.seed, recipe.seed + (1 if recipe.same_data else recipe.seeds))
-    ] * (recipe.seeds if recipe.same_data else 1)
+    seeds = range(recipe.seed, recipe.seed + (1 if recipe.same_data else recipe.seeds))
+    with jax.enable_x64(True):  # draws in 32 bits are others, and a recipe has one result however JAX is set
+        drawn = [build(recipe.data, Dataset, "data", key=_keys(seed)[0]).astype(recipe.dtype) for seed in seeds]
+    return drawn * (recipe.seeds if recipe.same_data else 1)
 
 
 def _keys(seed: int) -> Any:

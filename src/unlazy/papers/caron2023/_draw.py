@@ -7,13 +7,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.papers._figure import band
+from unlazy.papers._figure import band, canvas
 from unlazy.papers.caron2023._settings import Runs, drifted, moved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 STEPS = "t (GD steps of size 1)"
+
+
+def everything(runs: Runs, counts: Sequence[int], title: str) -> Figure:
+    """Draw the nine axes of figures 6 to 10, in the order of the paper."""
+    figure, axes = canvas(3, 11.0, 9.0, rows=3)
+    risk(axes[0], runs)
+    risk(axes[1], runs, "test-loss", "test risk")
+    weights(axes[2], runs)
+    kernel(axes[3], runs)
+    smallest(axes[4], runs)
+    pruning(axes[5], runs, "train_risk", "training risk, pruned")
+    pruning(axes[6], runs, "test_risk", "test risk, pruned")
+    transfer(axes[7], runs, counts, "train_risk", "training risk, transferred")
+    transfer(axes[8], runs, counts, "test_risk", "test risk, transferred")
+    axes[0].legend(fontsize=7)
+    figure.suptitle(title, fontsize=10)
+    return figure
 
 
 def risk(axes: Axes, runs: Runs, which: str = "train-loss", title: str = "training risk") -> None:

@@ -124,20 +124,7 @@ class DigitImages(Panel):
 
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
-        runs = dict(results)
-        figure, axes = canvas(3, 11.0, 9.0, rows=3)
-        draw.risk(axes[0], runs)
-        draw.risk(axes[1], runs, "test-loss", "test risk")
-        draw.weights(axes[2], runs)
-        draw.kernel(axes[3], runs)
-        draw.smallest(axes[4], runs)
-        draw.pruning(axes[5], runs, "train_risk", "training risk, pruned")
-        draw.pruning(axes[6], runs, "test_risk", "test risk, pruned")
-        draw.transfer(axes[7], runs, _COUNTS, "train_risk", "training risk, transferred")
-        draw.transfer(axes[8], runs, _COUNTS, "test_risk", "test risk, transferred")
-        axes[0].legend(fontsize=7)
-        figure.suptitle(f"caron2023, {_told(results)}", fontsize=10)
-        return figure
+        return draw.everything(dict(results), _COUNTS, f"caron2023, {_told(results)}")
 
 
 class DigitSubset(Panel):

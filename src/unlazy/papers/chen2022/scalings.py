@@ -27,11 +27,14 @@ class _Sizes:
     widths: tuple[int, ...]
     end: float
     seeds: int
+    tolerance: float
 
 
+# From 1e-3 to 3e-3 losses and test errors at the end of the paper's runs change by up to 3 % in the MF scaling (which
+# asks for most work, and half of it is saved), 1 % in ours and 0.1 % in the NTK scaling; seeds differ by 20 %.
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(d=20, samples=(60, 80, 120, 160), widths=(512, 1024, 2048), end=50_000.0, seeds=2),
-    "paper": _Sizes(d=50, samples=(200, 400, 600, 800), widths=(2048, 4096, 8192), end=50_000.0, seeds=2),
+    "quick": _Sizes(20, (60, 80, 120, 160), (512, 1024, 2048), end=50_000.0, seeds=2, tolerance=1e-3),
+    "paper": _Sizes(50, (200, 400, 600, 800), (2048, 4096, 8192), end=50_000.0, seeds=2, tolerance=3e-3),
 }
 # The columns of Table 1. All have D = m; the NTK network is symmetrised, so that it starts from f = 0 (Appendix I).
 _MODELS: dict[str, dict[str, Any]] = {
@@ -66,7 +69,7 @@ def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> R
             "embedding": {"kind": "random-layers", "widths": [width]},
             **_MODELS[model],
         },
-        flow={"kind": "gradient-flow", "tolerance": 1e-3},
+        flow={"kind": "gradient-flow", "tolerance": sizes.tolerance},
         times=looks(sizes.end),
         probes=["train-loss", "test-loss", "feature-movement", "kernel", {"kind": "feature-pair", "neurons": _SHOWN}],
         seeds=seeds or sizes.seeds,
