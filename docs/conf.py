@@ -1,9 +1,17 @@
+import importlib
 import importlib.metadata
+import inspect
+import sys
+from pathlib import Path
+
+from sphinx.util import logging
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "unlazy"
 author = "The unlazy developers"
 release = version = importlib.metadata.version("unlazy")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_run"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"unlazy {release}"
@@ -20,5 +28,19 @@ def _bars(app, what, name, obj, options, lines):
         lines[index] = "``".join(parts)
 
 
+def _all_there(app, env):
+    """A public name that the reference lacks is a warning, and warnings end the build."""
+    import unlazy
+
+    known = env.get_domain("py").objects
+    for room in unlazy._ROOMS:
+        module = importlib.import_module(f"unlazy.{room}")
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+            if f"unlazy.{room}.{name}" not in known and not inspect.ismodule(getattr(module, name)):
+                logging.getLogger(__name__).warning(f"unlazy.{room}.{name} is public, but not in the reference")
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", _bars)
+    app.connect("env-check-consistency", _all_there)

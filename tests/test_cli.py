@@ -1,6 +1,7 @@
 """The command line, called as a person calls it: what it prints, where, and how it leaves."""
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -10,16 +11,28 @@ from rich.console import Console
 
 import unlazy
 import unlazy.papers
-from made_up import exponential, random_labels, shrink
+from made_up import exponential, random_labels, shrink, stored_run
 from unlazy import cli
 from unlazy._errors import UserError
 from unlazy.flows import Journey
-from unlazy.lab import Interrupted, Lab, parse
+from unlazy.lab import Interrupted, Lab, kept, parse
 from unlazy.papers import chen2022
 from unlazy.theory import Finding, Verdict, theorems
 from unlazy.theory.chen2022 import FeaturesMustMove
 
-COMMANDS = ("demo", "reproduce", "panels", "run", "theorems", "certify", "bench")
+COMMANDS = (
+    "demo",
+    "reproduce",
+    "panels",
+    "run",
+    "theorems",
+    "certify",
+    "bench",
+    "report",
+    "figure",
+    "watch",
+    "cite",
+)
 RECIPE = """
 name = "tiny"
 probes = ["train-loss", "feature-movement"]
@@ -178,7 +191,7 @@ def test_any_name_can_be_shown(call, tmp_path, monkeypatch, name):
     """On a terminal too, where the name stands beside a bar of progress."""
     path = tmp_path / "named.toml"
     path.write_text(RECIPE.replace('name = "tiny"', f'name = "{name}"'), encoding="utf-8")
-    monkeypatch.setattr(cli, "_screen", Console(stderr=True, force_terminal=True))
+    monkeypatch.setattr(cli._shared, "screen", Console(stderr=True, force_terminal=True))
 
     def run(lab, recipe):
         lab.tell(recipe, 0.5, "half")
@@ -269,6 +282,67 @@ def test_the_demo_writes_a_report(call, made_up, tmp_path):
     assert (tmp_path / "new" / "other.html").exists()
 
 
+# ---------------------------------------------------------------- report, figure, watch, cite
+
+
+def test_a_report_is_written_from_what_is_stored(call, made_up, tmp_path, monkeypatch):
+    call("reproduce", "chen2022/fig1")
+    stored_run(tmp_path / "runs", "my own [run]")
+    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed"))
+    status, out, err = call("report")
+    assert (status, err) == (0, "")
+    assert out == "3 of 3 claims hold over 1 panels; 1 runs beside them. Report: report.html\n"
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Figure 1: training loss" in text
+    assert "my own [run]" in text
+    made_up(lambda width, n, t: 1 / (1 + t))
+    call("reproduce", "chen2022/fig5")
+    status, out, _ = call("report", "runs/panels/chen2022-fig5-quick.json", "--to", "new/one.html", "--json")
+    answer = strict_json(out)
+    assert status == 1
+    assert answer["held"] < answer["claims"] == 3
+    assert answer | {"held": 0} == {"report": "new/one.html", "panels": 1, "runs": 0, "claims": 3, "held": 0}
+
+
+def test_figures_are_written(call, made_up, tmp_path):
+    status, out, err = call("figure", "chen2022/fig1", "--style", "paper")
+    names = [f"figures/chen2022-fig1-quick.{form}" for form in ("svg", "pdf", "csv")]
+    assert (status, out.splitlines(), err) == (0, names, "")
+    assert all((tmp_path / name).stat().st_size > 1000 for name in names)
+    status, out, _ = call("figure", "chen2022", "--format", "csv", "--to", "elsewhere", "--json")
+    assert strict_json(out) == [f"elsewhere/chen2022-{name}-quick.csv" for name in ("fig1", "fig5")]
+
+
+def test_runs_can_be_watched_once(call, tmp_path):
+    stored_run(tmp_path / "runs", "done")
+    status, out, err = call("watch", "--json")
+    (job,) = strict_json(out)
+    assert (status, err) == (0, "")
+    assert (job["name"], job["state"], job["share"]) == ("done", "finished", 1.0)
+
+
+def test_ctrl_c_ends_a_watch(call, tmp_path, monkeypatch):
+    import http.server
+
+    (tmp_path / "runs").mkdir()
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(http.server.ThreadingHTTPServer, "serve_forever", stop)
+    status, out, err = call("watch")
+    assert (status, err) == (0, "")
+    assert out.startswith("Watching runs at http://127.0.0.1:")
+
+
+def test_a_run_is_cited(call, tmp_path):
+    path = stored_run(tmp_path / "runs")
+    status, out, err = call("cite", path)
+    assert (status, err) == (0, "")
+    assert out.count("\n@") + 1 == len(strict_json(call("cite", path, "--json")[1]))
+    assert "@inproceedings{chen2022," in out
+
+
 # ---------------------------------------------------------------- theorems and certify
 
 
@@ -290,7 +364,9 @@ def test_a_recipe_is_certified(call, recipe, tmp_path):
     assert rows.pop("chen2022/eq-15") == "HOLDS"
     assert set(rows.values()) == {"SILENT"}  # descent is not gradient flow, and six points in three dimensions
     assert out.splitlines()[-1] == f"1 HOLDS, {len(rows)} SILENT."
-    assert not (tmp_path / "runs").exists()
+    assert os.listdir(tmp_path / "runs") == ["certificates"], "what theorems say is kept, the run is not"
+    (one,) = kept(tmp_path / "runs")
+    assert {row["theorem"]: row["verdict"] for row in one.findings} == {"chen2022/eq-15": "HOLDS"} | rows
 
 
 def test_one_theorem_is_asked_and_says_why(call, recipe):
@@ -381,6 +457,22 @@ WRONG = {
         "There is no theorem or paper called 'chen2022/theorem-9'. Did you mean 'chen2022/theorem-",
     ),
     "certify by no theorem": (["certify", "tiny.toml", "--theorem"], "--theorem"),
+    "report on nothing": (["report"], "There are no results at 'runs'"),
+    "report on an empty folder": (["report", "empty"], "There is nothing to report in 'empty'"),
+    "report on what is no result": (["report", "tiny.toml"], "There are no results at 'tiny.toml'"),
+    "report on a broken record": (["report", "broken"], "is not a whole record"),
+    "report into a folder": (["report", "stored", "--to", "."], "which is a folder"),
+    "figure of an unknown panel": (["figure", "chen2022/fgi1"], "Did you mean 'chen2022/fig1'?"),
+    "figure in an unknown style": (["figure", "chen2022/fig1", "--style", "poster"], "poster"),
+    "figure in an unknown format": (["figure", "chen2022/fig1", "--format", "doc"], "doc"),
+    "figure to a folder that cannot be": (["figure", "chen2022/fig1", "--to", "file/x"], "cannot be written"),
+    "watch no folder": (["watch", "nowhere"], "There is no folder 'nowhere' to watch"),
+    "watch for everyone": (["watch", "empty", "--host", "0.0.0.0"], "can be reached from other machines"),
+    "watch by a name": (["watch", "empty", "--host", "example.org"], "can be reached from other machines"),
+    "watch at no port": (["watch", "empty", "--port", "99999"], "try another --port"),
+    "cite nothing": (["cite"], "RUN"),
+    "cite a missing run": (["cite", "nowhere.nc"], "There is no stored run at 'nowhere.nc'"),
+    "cite a folder": (["cite", "."], "There is nothing to cite at '.'"),
     "bench an unknown name": (["bench", "nope"], "There is no benchmark called 'nope'"),
     "bench two names": (["bench", "a", "b"], "b"),
     "bench with an unknown option": (["bench", "--fast"], "--fast"),
@@ -391,6 +483,8 @@ WRONG = {
 def wrong_files(tmp_path, recipe):
     (tmp_path / "file").write_text("= nonsense")
     (tmp_path / "typo.toml").write_text(RECIPE.replace("width", "widht"))
+    (tmp_path / "empty").mkdir()
+    stored_run(tmp_path / "stored")
     (tmp_path / "broken" / "panels").mkdir(parents=True)
     (tmp_path / "broken" / "panels" / "x.json").write_text("{")
 

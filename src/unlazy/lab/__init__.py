@@ -1,6 +1,7 @@
 """The lab: recipes, the runs they describe, and the store that keeps what came of them."""
 
-from unlazy.lab.certificates import Certificate, certify
+from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
+from unlazy.lab.live import Note, notes
 from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, draw_data, parse, read
 from unlazy.lab.runner import Interrupted, Lab
 from unlazy.lab.store import Store, provenance, read_run
@@ -9,7 +10,9 @@ __all__ = [
     "Certificate",
     "Experiment",
     "Interrupted",
+    "Kept",
     "Lab",
+    "Note",
     "Recipe",
     "Store",
     "Times",
@@ -17,6 +20,9 @@ __all__ = [
     "build",
     "certify",
     "draw_data",
+    "keep",
+    "kept",
+    "notes",
     "parse",
     "provenance",
     "read",

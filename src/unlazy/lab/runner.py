@@ -13,6 +13,7 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.flows import Journey
+from unlazy.lab.live import Live
 from unlazy.lab.recipe import Recipe, bring_to_life
 from unlazy.lab.store import Store, as_dataset, read_run, reason
 
@@ -53,14 +54,18 @@ class Lab:
         checkpoint = self.store.checkpoint(recipe)
         if checkpoint.exists() and not self.fresh:
             self._continue(journey, checkpoint)
-        share = 0.0
+        share, live = 0.0, Live(self.store.live(recipe), recipe, journey.reached)
 
         def listen(done: float, clock: float) -> None:
             nonlocal share
             share = done
+            live.tell(done, clock, journey.looks)
             self.tell(recipe, done, f"t = {clock:g}")
 
-        journey.go(listen, checkpoint=lambda: self._keep(journey, checkpoint))
+        try:
+            journey.go(listen, checkpoint=lambda: self._keep(journey, checkpoint))
+        finally:
+            live.end()
         if journey.interrupted:
             self._keep(journey, checkpoint)
             raise Interrupted(recipe, share, self.fresh)

@@ -25,6 +25,7 @@ from unlazy._errors import UserError
 from unlazy.flows import AtEnd, Trajectory
 from unlazy.lab.recipe import Recipe
 
+LIVE = ".live.json"  # how the note of a run that is on its way is called
 _LIBRARIES = ("unlazy", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")
 
 
@@ -42,6 +43,10 @@ class Store:
     def checkpoint(self, recipe: Recipe) -> Path:
         """Where ``recipe`` keeps its state while it is on its way."""
         return self.path(recipe).with_suffix(".checkpoint.npz")
+
+    def live(self, recipe: Recipe) -> Path:
+        """Where ``recipe`` tells how far it is, while it is on its way."""
+        return self.path(recipe).with_suffix(LIVE)
 
     def prepare(self) -> None:
         """Make the folder, and find out now rather than after hours that nothing can be written there."""
@@ -135,18 +140,18 @@ def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
 
 
 def _stack(seen: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Flatten dictionaries of probes to one level, ``kernel.drift``, and put the seeds first."""
-
-    def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-        found = {}
-        for name, value in tree.items():
-            found |= (
-                flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": np.asarray(value)}
-            )
-        return found
-
+    """Flatten dictionaries of probes to one level and put the seeds first."""
     each = [flat(one) for one in seen]
     return {name: np.stack([one[name] for one in each]) for name in each[0]}
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """Bring dictionaries of probes to one level: ``kernel.drift``."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in tree.items():
+        inner = flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": np.asarray(value)}
+        found |= inner
+    return found
 
 
 def provenance() -> dict[str, str]:

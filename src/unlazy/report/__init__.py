@@ -1,6 +1,9 @@
-"""Reports: what was reproduced, as records on disk and as one self-contained HTML file."""
+"""Reports: what was reproduced, as records on disk, figures, one self-contained HTML file, and a page to watch runs."""
 
+from unlazy.report.citations import cite
+from unlazy.report.contents import Contents, gather
+from unlazy.report.figures import export
 from unlazy.report.html import write_report
-from unlazy.report.record import Record, records, reproduce
+from unlazy.report.record import Record, records, reproduce, stem
 
-__all__ = ["Record", "records", "reproduce", "write_report"]
+__all__ = ["Contents", "Record", "cite", "export", "gather", "records", "reproduce", "stem", "write_report"]

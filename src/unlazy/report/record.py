@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ from unlazy._errors import UserError
 from unlazy.lab import Lab, provenance
 from unlazy.lab.store import reason, written_whole
 from unlazy.papers import Claim, Panel, Results, Scale
-from unlazy.papers._figure import STYLE
+from unlazy.report.figures import describe, draw, encode
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,7 +26,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claims: list[Claim]
     recipes: dict[str, str]  # the recipe of every run, by label
     made_by: dict[str, str]
+    alt: str = ""  # the figure in words; older records have none
     figure: str = ""  # SVG, kept in a file of its own
+
+    @property
+    def paper(self) -> str:
+        """The paper's key."""
+        return self.panel.partition("/")[0]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What names the stored result of every run, by label."""
+        return {label: digest(recipe) for label, recipe in self.recipes.items()}
 
     @property
     def holds(self) -> bool:
@@ -40,9 +51,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {"panel": self.panel, "scale": self.scale, "seconds": round(self.seconds, 2), "claims": claims}
 
 
+def digest(recipe: str) -> str:
+    """Name a recipe that is written as the store writes it."""
+    return hashlib.sha256(recipe.encode()).hexdigest()[:12]
+
+
+def stem(panel: str, scale: Scale) -> str:
+    """How the files of a panel are called."""
+    return f"{panel.replace('/', '-')}-{scale}"
+
+
 def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) -> Record:
     """Run a panel, check its claims, draw it, and keep the record in the lab's folder."""
     results = panel.run(scale, lab, seeds)
+    claims = panel.claims(results)  # first: it refuses runs that ended early, which cannot be drawn either
+    figure = draw(panel, results)
     record = Record(
         panel=panel.key,
         title=panel.title,
@@ -50,10 +73,11 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) ->
         settings=panel.scales[scale] if seeds is None else f"{panel.scales[scale]} (run with seeds = {seeds})",
         caption=panel.caption,
         seconds=sum(float(run.attrs["seconds"]) for run in results.values()),
-        claims=panel.claims(results),
+        claims=claims,
         recipes={label: str(run.attrs["recipe"]) for label, run in results.items()},
         made_by=_made_by(results),
-        figure=_svg(panel, results),
+        alt=describe(figure),
+        figure=encode(figure, "svg", panel.title).decode(),
     )
     _write(record, lab.store.folder)
     return record
@@ -65,20 +89,8 @@ def _made_by(results: Results) -> dict[str, str]:
     return {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
 
 
-def _svg(panel: Panel, results: Results) -> str:
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    # No date, so that the same results give the same file, and no addresses of the web.
-    metadata = {"Title": panel.title} | dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with mpl.rc_context(STYLE):
-        panel.draw(results).savefig(buffer, format="svg", metadata=metadata)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
-
-
 def _write(record: Record, folder: Path) -> None:
-    base = folder / "panels" / f"{record.panel.replace('/', '-')}-{record.scale}"
+    base = folder / "panels" / stem(record.panel, record.scale)
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
         for suffix, content in (
@@ -94,14 +106,16 @@ def _write(record: Record, folder: Path) -> None:
 
 def records(folder: Path) -> list[Record]:
     """Read all records kept in ``folder``."""
-    found = []
-    for path in sorted((folder / "panels").glob("*.json")):
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=Record)
-            figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
-            found.append(msgspec.structs.replace(record, figure=figure))
-        except (msgspec.DecodeError, OSError) as error:
-            raise UserError(
-                f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
-            ) from None
-    return found
+    return [read_record(path) for path in sorted((folder / "panels").glob("*.json"))]
+
+
+def read_record(path: Path) -> Record:
+    """Read one record, with the figure beside it."""
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise UserError(
+            f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
+        ) from None
+    return msgspec.structs.replace(record, figure=figure)

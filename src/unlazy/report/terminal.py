@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unlazy.lab import Certificate
-from unlazy.report.record import Record
+from unlazy import papers
+from unlazy.lab import Certificate, Recipe
+from unlazy.lab.runner import Told
+from unlazy.report.contents import Contents
+from unlazy.report.record import Record, records
 from unlazy.theory import Verdict
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
 
@@ -28,26 +37,139 @@ def print_table(head: list[str], rows: list[list[Any]]) -> None:
     Console().print(table)
 
 
+def print_rows(rows: list[dict[str, Any]], columns: dict[str, str], as_json: bool) -> None:
+    """Print rows as a table whose columns have other heads, or all that they hold as JSON."""
+    if as_json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    else:
+        print_table(list(columns.values()), [[row[name] for name in columns] for row in rows])
+
+
 def print_records(done: list[Record], as_json: bool) -> None:
-    """Print the claims of panels, or one JSON object a panel."""
+    """Print the claims of panels, each panel under its name and what does not hold in red; or a JSON object a panel."""
     if as_json:
         for record in done:
             print(json.dumps(record.summary(), ensure_ascii=False))
         return
-    rows = []
+    console = Console()
     for record in done:
-        for index, claim in enumerate(record.claims):
+        head = f"{record.panel} at {record.scale} scale, {record.seconds:.0f} s"
+        console.print(Text.assemble((head, "bold"), "  ", (record.title, "dim")))
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for claim in record.claims:
             mark = Text("holds", style="green") if claim.holds else Text("does not hold", style="bold red")
-            rows.append(
-                [f"{record.panel}\n{record.seconds:.0f} s" if index == 0 else "", mark, claim.text, claim.measured]
-            )
-    print_table(["panel", "", "claim", "measured"], rows)
+            table.add_row(mark, Text.assemble(claim.text, "\n", (f"measured: {claim.measured}", "dim")))
+        console.print(table)
+        console.print()
+    if len(done) > 1:
+        rows = [[record.panel, _counted(record), f"{record.seconds:.0f} s"] for record in done]
+        print_table(["panel", "claims that hold", "seconds"], rows)
     held = sum(claim.holds for record in done for claim in record.claims)
     print(f"{held} of {sum(len(record.claims) for record in done)} claims hold.")
 
 
-def print_certificates(found: Sequence[Certificate]) -> None:
+def _counted(record: Record) -> Text:
+    held = sum(claim.holds for claim in record.claims)
+    return Text(f"{held} of {len(record.claims)}", style="green" if record.holds else "bold red")
+
+
+def print_panels(folder: Path, as_json: bool) -> None:
+    """Print what can be reproduced, at which scales, and how it went last time."""
+    last = {(record.panel, record.scale): record for record in records(folder)}
+    rows = [
+        {"panel": key, "title": panel.title, "scale": scale, "settings": settings, "last": _last(last, key, scale)}
+        for key, panel in papers.panels().items()
+        for scale, settings in panel.scales.items()
+    ]
+    heads = {"panel": "panel", "scale": "scale", "settings": "what is run", "last": "last verdict"}
+    print_rows(rows, heads, as_json)
+
+
+def _last(last: dict[Any, Record], key: str, scale: str) -> str:
+    record = last.get((key, scale))
+    if record is None:
+        return "not run"
+    return f"{sum(claim.holds for claim in record.claims)} of {len(record.claims)} claims hold"
+
+
+def print_run(result: xr.Dataset, name: str, path: Path, as_json: bool) -> None:
+    """Print where a run ended."""
+    from unlazy.flows import Status
+
+    ends = result.isel(time=-1).data_vars  # what was seen at the end only has no time
+    last = {str(one): float(values.mean()) for one, values in ends.items()}
+    given = result.attrs["status"]
+    status = [given] if isinstance(given, str) else [str(one) for one in given]
+    seconds = float(result.attrs["seconds"])
+    if as_json:
+        finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON knows no NaN
+        print(json.dumps({"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}, indent=2))
+        return
+    print_table(
+        ["probe", "last value, mean over seeds and all else"], [[one, f"{value:.6g}"] for one, value in last.items()]
+    )
+    for one in sorted(set(status) - {"finished"}):
+        print(f"{name} stopped at t = {float(result['time'][-1]):g}: {Status[one].value}")
+    kept = result.attrs["written"]
+    print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {kept} in {path}")
+    if "method" in result.attrs:  # older files do not say
+        counted = result.attrs["evaluations"]
+        total = int(sum(counted)) if hasattr(counted, "__len__") else int(counted)
+        print(f"Method: {result.attrs['method']}; {total:,} gradients.")
+
+
+def print_report(contents: Contents, path: Path, as_json: bool) -> None:
+    """Print what a report holds, and where it is."""
+    claims = [claim for record in contents.records for claim in record.claims]
+    held, panels, runs = sum(claim.holds for claim in claims), len(contents.records), len(contents.runs)
+    if as_json:
+        counts = {"panels": panels, "runs": runs, "claims": len(claims), "held": held}
+        print(json.dumps({"report": str(path), **counts}, indent=2))
+    else:
+        print(f"{held} of {len(claims)} claims hold over {panels} panels; {runs} runs beside them. Report: {path}")
+
+
+def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
+    """Print what benchmarks measured."""
+    if as_json:
+        print(json.dumps([row for table in tables for row in table], indent=2))
+        return
+    for table in tables:
+        columns = list(dict.fromkeys(key for row in table for key in row))
+        cells = [[_cell(row.get(column, "")) for column in columns] for row in table]
+        print_table([column.replace("_", " ") for column in columns], cells)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def telling(screen: Console) -> Iterator[Told]:
+    """Show, on a terminal, one line of progress for each recipe."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
+    columns = (name, BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), note)
+    with Progress(*columns, *times, console=screen, disable=not screen.is_terminal) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(recipe: Recipe, share: float, note: str) -> None:
+            if recipe.digest not in tasks:
+                tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
+            progress.update(tasks[recipe.digest], completed=share, note=note)
+
+        yield tell
+
+
+def print_certificates(found: Sequence[Certificate], as_json: bool) -> None:
     """Print what theorems say of a run, seed by seed."""
+    if as_json:
+        print(json.dumps([one.summary() for one in found], indent=2, ensure_ascii=False))
+        return
     several = len({one.seed for one in found}) > 1
     rows = []
     for theorem, seed, finding in found:

@@ -11,7 +11,7 @@ import numpy as np
 
 from unlazy.lab import Lab, Recipe
 from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, band, bars, canvas
+from unlazy.papers._figure import ORDERED, SCALING, band, bars, canvas
 from unlazy.papers.chen2022._curves import FLOOR, bound, decay, exponent, looks, sizes_of
 
 if TYPE_CHECKING:
@@ -151,9 +151,9 @@ class TestErrors(Panel):
         """Test error against n, a line for each scaling."""
         figure, (axes,) = canvas()
         (width,), samples = sizes_of(results)
-        for index, model in enumerate(_MODELS):
+        for model, options in _MODELS.items():
             ends = np.stack([results[f"{model} m={width} n={n}"]["test-loss"].values[:, -1] for n in samples], axis=1)
-            bars(axes, samples, ends, index, model)
+            bars(axes, samples, ends, SCALING[options["scaling"]], model)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("n")
         axes.set_ylabel("test error, mean of ½ (f - y)²")

@@ -1,0 +1,55 @@
+"""A Sphinx extension: runs the Python blocks of every page while it is built, and shows what they print and draw.
+
+One page is one conversation, as in the tests: later blocks use the names of earlier ones. A block that fails ends the
+build. A Matplotlib figure called ``figure`` that a block has made is shown below it.
+"""
+
+import base64
+import contextlib
+import io
+import os
+import re
+import tempfile
+
+BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+
+
+def run_blocks(text, page):
+    names, shown = {"__name__": "__docs__"}, None
+
+    def run(block):
+        nonlocal shown
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            exec(compile(block[1], page, "exec"), names)
+        parts = [block[0]]
+        if said.getvalue().strip():
+            fence = "`" * (3 + max(map(len, re.findall("`+", said.getvalue())), default=0))
+            parts.append(f"\n{fence}text\n{said.getvalue().rstrip()}\n{fence}\n")
+        figure = names.get("figure")
+        if figure is not None and figure is not shown and hasattr(figure, "savefig"):
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format="svg")
+            image = base64.b64encode(drawn.getvalue()).decode()
+            shown_as = f'<img alt="What the block above draws" src="data:image/svg+xml;base64,{image}">'
+            parts.append(f"\n```{{raw}} html\n{shown_as}\n```\n")
+            shown = figure
+        return "".join(parts)
+
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            return BLOCK.sub(run, text)
+        finally:
+            os.chdir(here)
+
+
+def on_read(app, name, source):
+    if BLOCK.search(source[0]):
+        source[0] = run_blocks(source[0], name)
+
+
+def setup(app):
+    app.connect("source-read", on_read)
+    return {"parallel_read_safe": False}

@@ -1,0 +1,47 @@
+"""The command line. Heavy libraries are imported inside the commands, so that help comes at once."""
+
+import sys
+from typing import NoReturn
+
+import cyclopts
+
+from unlazy._errors import UserError
+from unlazy.cli import _shared, experiments, results  # noqa: F401  commands enter themselves
+from unlazy.cli._shared import BAD_CALL, BROKEN, INTERRUPTED, OK, app
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; bad input ends in one sentence and status 2, a traceback only with --debug."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except BrokenPipeError:  # say, piped into head
+        sys.stdout = None
+        sys.exit(OK)
+    except KeyboardInterrupt as stop:
+        _end(str(stop) or "Interrupted.", INTERRUPTED)
+    except UserError as error:
+        if debug:
+            raise
+        _end(f"unlazy: {error}", BAD_CALL)
+    except cyclopts.CycloptsError as error:
+        if debug:
+            raise
+        _end(f"unlazy: {error} Try --help.", BAD_CALL)
+    except Exception as error:
+        if debug:
+            raise
+        _end(
+            f"unlazy: this should not have happened ({type(error).__name__}: {error}). See where with --debug.", BROKEN
+        )
+    sys.exit(status or OK)
+
+
+def _end(sentence: str, status: int) -> NoReturn:
+    """Say one last sentence, on one line, and leave."""
+    _shared.screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
+    sys.exit(status)

@@ -1,0 +1,70 @@
+"""What all commands share: the application, types of options, exit statuses, and a lab that shows its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+import unlazy
+from unlazy._errors import UserError
+
+if TYPE_CHECKING:
+    from unlazy.lab import Lab
+
+app = cyclopts.App(
+    name="unlazy",
+    version=lambda: unlazy.__version__,
+    help=(
+        "Study how neural networks learn features: run networks, reproduce papers, check their claims.\n\n"
+        "Start with 'unlazy demo', then 'unlazy panels' to see what can be reproduced. Results are kept in the folder "
+        "'runs', so that nothing is computed twice; Ctrl-C stops any command, and the same command goes on from there. "
+        "Add --debug to any command for a full traceback."
+    ),
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,  # what an interrupted run says is said in `main`
+)
+
+
+def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
+    """Read a number that counts something."""
+    text = tokens[0].value
+    if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would make 2 of 1.5
+        raise UserError(f"a whole number of at least 1 was wanted, not {text}.")
+    return int(text)
+
+
+Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Json = Annotated[bool, Parameter(name="--json", negative="")]
+Fresh = Annotated[bool, Parameter(name="--fresh", negative="")]
+
+OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+screen = Console(stderr=True)  # progress and errors; standard output carries results only
+
+
+def begin() -> None:
+    """Compute in 64 bits."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def must_exist(recipe: Path) -> None:
+    """Refuse a recipe that is not there."""
+    if not recipe.is_file():  # said before the libraries are loaded
+        raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+
+
+@contextmanager
+def in_lab(out: Path, fresh: bool) -> Iterator[Lab]:
+    """Give a lab that shows its progress."""
+    from unlazy.lab import Lab
+    from unlazy.report.terminal import telling
+
+    with telling(screen) as tell:
+        yield Lab(out, tell, fresh)

@@ -1,0 +1,141 @@
+"""What goes into a report: panels, runs that belong to no panel, and what theorems said, gathered from stored files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.lab import kept, read_run
+from unlazy.papers._figure import band, canvas, styled
+from unlazy.report.figures import describe, encode
+from unlazy.report.record import Record, digest, read_record, records
+
+_MOST_PLOTS = 6
+
+
+@dataclass
+class Contents:
+    """Records of panels, runs beside them by file, and findings of theorems by digest."""
+
+    records: list[Record] = field(default_factory=list)
+    runs: dict[Path, xr.Dataset] = field(default_factory=dict)
+    files: dict[str, Path] = field(default_factory=dict)  # stored runs by digest; those of panels are read when needed
+    findings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
+        """Read the stored runs of a panel, as far as they are at hand, by label."""
+        found = {label: self.files.get(name) for label, name in record.digests.items()}
+        return {label: read_run(path) for label, path in found.items() if path is not None}
+
+
+def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> Contents:
+    """Look for panels, runs and what theorems said, in folders of results or in single files of them.
+
+    With ``only``, no more than the panels of these keys and scales.
+    """
+    contents, alone = Contents(), []
+    for path in paths:
+        if path.is_dir():
+            contents.records += records(path)
+            runs = sorted(path.glob("*.nc"))
+            alone += runs
+            contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
+            for one in kept(path):
+                contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
+        elif path.suffix == ".json" and path.is_file():
+            contents.records.append(read_record(path))
+        elif path.suffix == ".nc" and path.is_file():
+            alone.append(path)
+        else:
+            raise UserError(
+                f"There are no results at '{path}': give a folder of results, a run (.nc) or a record (.json)."
+            )
+    if only is not None:
+        contents.records = [record for record in contents.records if (record.panel, record.scale) in only]
+        alone = []
+    of_panels = {name for record in contents.records for name in record.digests.values()}
+    for path in dict.fromkeys(alone):
+        if path.stem.rpartition("-")[2] not in of_panels:
+            contents.runs[path] = read_run(path)
+    if not contents.records and not contents.runs:
+        where = ", ".join(f"'{path}'" for path in paths)
+        raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
+    contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))
+    return contents
+
+
+def _number(panel: str) -> int:
+    found = re.search(r"\d+", panel.partition("/")[2])
+    return int(found[0]) if found else 0
+
+
+def curves(run: xr.Dataset) -> tuple[str, str]:
+    """Draw what the probes of a run saw as one number at each time: the figure as SVG, and in words."""
+    names = [str(name) for name in run.data_vars if run[name].dims == ("seed", "time")][:_MOST_PLOTS]
+    if not names or run.sizes["time"] < 2:
+        return "", ""
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    with styled("screen"):
+        figure, grid = canvas(columns, 6.4 if columns == 1 else 3.8 * columns, 3.0 * rows + 0.4, rows=rows)
+        for axes, name in zip(grid, names, strict=False):
+            values = run[name].values
+            band(axes, run["time"].values, values, 1, name.replace(".", ", "))
+            axes.set_title(name, fontsize=9)
+            axes.set_xlabel("t")
+            if np.all(values > 0) and values.max() > 100 * values.min():
+                axes.set_yscale("log")
+        for axes in grid[len(names) :]:
+            axes.set_visible(False)
+    return encode(figure, "svg", "What the probes saw").decode(), describe(figure)
+
+
+# ---------------------------------------------------------------- recipes
+
+
+def toml(recipe: str) -> str:
+    """Write a recipe, stored as JSON, as the TOML file that `unlazy run` takes; other text stays as it is."""
+    try:
+        table = json.loads(recipe)
+    except ValueError:
+        return recipe
+    if not isinstance(table, dict):
+        return recipe
+    order = ("name", "seed", "seeds", "same_data", "dtype", "probes", "times", "data", "network", "flow")
+    names = [*(name for name in order if name in table), *(name for name in table if name not in order)]
+    return "\n".join(f"{_key(name)} = {_value(table[name])}" for name in names if table[name] is not None)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        inside = ", ".join(f"{_key(name)} = {_value(one)}" for name, one in value.items() if one is not None)
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    # What JSON writes of strings, numbers and truth values, TOML reads; but it wants the character 7F escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def seeds(recipes: Iterable[str]) -> str:
+    """Say which seeds were run, in a few words."""
+    spans = set()
+    for recipe in recipes:
+        try:
+            table = json.loads(recipe)
+            first, count = int(table.get("seed", 0)), int(table.get("seeds", 1))
+        except (ValueError, AttributeError, TypeError):
+            continue
+        spans.add((first, first + count - 1))
+    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in sorted(spans))

@@ -1,0 +1,144 @@
+"""Figures of panels as files: SVG and PDF to look at, CSV with the numbers drawn, words for those who cannot see."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.lab.store import reason, written_whole
+from unlazy.papers import Panel, Results
+from unlazy.papers._figure import Style, fit, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Format = Literal["svg", "pdf", "csv"]
+_HEAD = ("plot", "title", "x_label", "y_label", "curve", "x", "y", "error", "value")
+Row = tuple[str, Any, Any, Any, Any]  # curve, x, y, error, value
+
+
+def draw(panel: Panel, results: Results, style: Style = "screen") -> Figure:
+    """Draw a panel in one of the house's styles."""
+    with styled(style):
+        return fit(panel.draw(results))
+
+
+def encode(figure: Figure, form: Format, title: str, style: Style = "screen") -> bytes:
+    """Give a figure as a file; the same figure gives the same bytes."""
+    if form == "csv":
+        return table(figure).encode()
+    buffer = io.BytesIO()
+    # No date, so that the same results give the same file, and no addresses of the web.
+    without = ("Date", "Creator", "Format", "Type") if form == "svg" else ("CreationDate", "Creator", "Producer")
+    with styled(style):
+        figure.savefig(buffer, format=form, metadata=cast(Any, {"Title": title} | dict.fromkeys(without)))
+    whole = buffer.getvalue()
+    return whole[whole.index(b"<svg") :] if form == "svg" else whole
+
+
+def export(panel: Panel, results: Results, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
+    """Write the figure of a panel as ``base``.svg, .pdf and .csv, whichever are asked for."""
+    figure = draw(panel, results, style)
+    written = []
+    try:
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for form in dict.fromkeys(formats):
+            path = base.with_name(f"{base.name}.{form}")
+            with written_whole(path) as temporary:
+                temporary.write_bytes(encode(figure, form, panel.title, style))
+            written.append(path)
+    except OSError as error:
+        where = f"The figure of {panel.key} cannot be written to '{base.parent}'"
+        raise UserError(f"{where} ({reason(error)}): choose another --to.") from None
+    return written
+
+
+# ---------------------------------------------------------------- in words
+
+
+def describe(figure: Figure) -> str:
+    """Say what a figure has: for each plot its axes, whether they are logarithmic, and its curves."""
+    plots = [_plot(axes) for axes in figure.axes if axes.get_visible()]
+    if len(plots) == 1:
+        return f"A plot of {plots[0]}."
+    return f"{len(plots)} plots. " + " ".join(f"{index}: {plot}." for index, plot in enumerate(plots, 1))
+
+
+def _plot(axes: Axes) -> str:
+    title, x, y = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
+    what = ": ".join(filter(None, (title, y))) or "values"
+    logarithmic = [
+        name for name, scale in (("horizontal", axes.get_xscale()), ("vertical", axes.get_yscale())) if scale == "log"
+    ]
+    scale = f" ({' and '.join(logarithmic)} axis logarithmic)" if logarithmic else ""
+    names = axes.get_legend_handles_labels()[1]
+    curves = f"; {', '.join(names)}" if names else ""
+    return f"{what}{f' against {x}' if x else ''}{scale}{curves}"
+
+
+# ---------------------------------------------------------------- in numbers
+
+
+def table(figure: Figure) -> str:
+    """Give all that is drawn as CSV: one row for each point of each curve, or for each cell of a picture.
+
+    ``error`` is half the length of an error bar, ``value`` what a picture shows at column x and row y.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_HEAD)
+    for index, axes in enumerate(figure.axes, 1):
+        place = (index, axes.get_title() or figure.get_suptitle(), axes.get_xlabel(), axes.get_ylabel())
+        writer.writerows((*place, *row) for row in _rows(axes))
+    return buffer.getvalue()
+
+
+def _rows(axes: Axes) -> Iterator[Row]:
+    from matplotlib.container import ErrorbarContainer
+
+    bars = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
+    parts = {id(part) for bar in bars for part in (bar[0], *bar[1]) if part is not None}
+    for bar in bars:
+        if bar[0] is not None:
+            x, y = (np.asarray(values, float) for values in bar[0].get_data())
+            halves = (
+                [np.ptp(np.asarray(one)[:, 1]) / 2 for one in bar[2][0].get_segments()] if bar[2] else [""] * len(x)
+            )
+            yield from zip([_name(bar.get_label())] * len(x), x, y, halves, [""] * len(x), strict=True)
+    for line in axes.get_lines():
+        if id(line) not in parts and line.get_transform().contains_branch(axes.transData):
+            x, y = (np.asarray(values, float) for values in line.get_data())
+            yield from ((_name(line.get_label()), *pair, "", "") for pair in zip(x, y, strict=True))
+    for dots in axes.collections:
+        offsets = np.ma.getdata(dots.get_offsets())
+        if type(dots).__name__ == "PathCollection":
+            yield from ((_name(dots.get_label()), *map(float, pair), "", "") for pair in offsets)
+        elif type(dots).__name__ == "QuadMesh":
+            cells = np.ma.filled(cast(Any, dots.get_array()), np.nan)
+            yield from _cells(_name(dots.get_label()), np.atleast_2d(cells))
+    for picture in axes.images:
+        shown = np.ma.filled(cast(Any, picture.get_array()), np.nan)
+        if shown.ndim == 2:
+            yield from _cells(_name(picture.get_label()), shown)
+    for patch in axes.patches:
+        if type(patch).__name__ == "Rectangle":
+            box = cast(Any, patch)
+            yield _name(patch.get_label()), box.get_x() + box.get_width() / 2, box.get_y() + box.get_height(), "", ""
+
+
+def _cells(name: str, cells: np.ndarray) -> Iterator[Row]:
+    for (row, column), value in np.ndenumerate(cells):
+        yield name, column, row, "", float(value)
+
+
+def _name(label: object) -> str:
+    """A curve's own name; Matplotlib gives the nameless names that begin with an underscore, and so do we to seeds."""
+    text = str(label)
+    return "" if text.startswith(("_child", "_nolegend")) else text.removeprefix("_")

@@ -1,0 +1,88 @@
+"""Figures inside a page: an SVG file becomes part of it, shorn of everything that could do more than be seen.
+
+A record may come from anywhere, so its figure is read as XML and only what a drawing needs is written again: no
+scripts, no handlers, no styles for the rest of the page, nothing fetched. Ids become the figure's own, because
+Matplotlib uses the same ones in every file and a page has one name space.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+_SHAPES = {"svg", "g", "defs", "path", "use", "clipPath", "rect", "circle", "ellipse", "line", "polyline", "polygon"}
+_ELEMENTS = _SHAPES | {"text", "tspan", "image", "linearGradient", "stop"}
+_PLACE = {"d", "transform", "x", "y", "width", "height", "viewBox", "points", "cx", "cy", "r", "rx", "ry", "offset"}
+_LOOKS = {
+    "fill",
+    "stroke",
+    "opacity",
+    "fill-opacity",
+    "stroke-width",
+    "stroke-opacity",
+    "stroke-dasharray",
+    "font-size",
+}
+_PLAIN = _PLACE | _LOOKS | {"x1", "y1", "x2", "y2", "text-anchor", "preserveAspectRatio", "clip-path", "style", "id"}
+_LINES = re.compile(r"\s*(?:L|\s)\s*")  # after M x y, pairs of numbers are lines without being told
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_REFERENCE = re.compile(r"url\(\s*#([^)\s]+)\s*\)")
+_HERE = re.compile(r"#[\w.:-]+")
+_PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
+
+
+def harmless(svg: str, prefix: str, title: str) -> str | None:
+    """Give a figure for a page, called ``title`` for those who cannot see it; None if it is no drawing."""
+    if "<!DOCTYPE" in svg or "<!ENTITY" in svg:
+        return None
+    try:
+        root = ElementTree.fromstring(svg)
+    except (ElementTree.ParseError, ValueError):
+        return None
+    if _local(root.tag) != "svg" or "viewBox" not in root.attrib:
+        return None
+    clean = _clean(root, prefix)
+    width = clean.attrib.pop("width", "")
+    clean.attrib.pop("height", None)
+    # A figure is at most as wide as it was drawn, and on a phone a wide one scrolls rather than shrinks to nothing.
+    points = float(number[0]) if (number := re.match(r"\d+(?:\.\d+)?", width)) else 460.0
+    clean.attrib |= {"role": "img", "style": f"width:100%;max-width:{points:.0f}pt;min-width:min({points:.0f}pt,34rem)"}
+    clean.attrib["aria-labelledby"] = f"{prefix}-title"
+    name = ElementTree.Element("title", {"id": f"{prefix}-title"})
+    name.text = title
+    clean.insert(0, name)
+    return ElementTree.tostring(clean, encoding="unicode", short_empty_elements=True)
+
+
+def _local(tag: object) -> str:
+    return str(tag).rpartition("}")[2]
+
+
+def _clean(element: ElementTree.Element, prefix: str) -> ElementTree.Element:
+    kept = ElementTree.Element(_local(element.tag))
+    kept.text, kept.tail = ((text if text and not text.isspace() else None) for text in (element.text, element.tail))
+    for name, value in element.attrib.items():
+        safe = _attribute(_local(name), value, prefix)
+        if safe is not None:
+            kept.set(_local(name), safe)
+    for child in element:
+        if isinstance(child.tag, str) and _local(child.tag) in _ELEMENTS:  # comments have no name
+            kept.append(_clean(child, prefix))
+    return kept
+
+
+def _attribute(name: str, value: str, prefix: str) -> str | None:
+    """Give an attribute's value for the page, or None where it has no business there."""
+    if name == "href":
+        if _HERE.fullmatch(value):
+            return f"#{prefix}-{value[1:]}"
+        return value if _PICTURE.fullmatch(value) else None
+    if name not in _PLAIN:
+        return None
+    if name == "id":
+        return f"{prefix}-{value}"
+    own = _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
+    if "url(" in own.replace(f"url(#{prefix}-", "") or re.search(r"[\\@]|/\*|expression|image-set", own):
+        return None  # it would fetch something, or hides what it does
+    own = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}", own)  # a hundredth of a point is nothing to the eye
+    return _LINES.sub(" ", own).strip() if name == "d" and set(re.findall("[A-Za-z]", own)) <= {"M", "L", "z"} else own

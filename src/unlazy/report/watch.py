@@ -1,0 +1,271 @@
+"""`unlazy watch`: a page on this machine that follows runs, from their stored files, and changes nothing.
+
+The server knows three addresses and no others: the page, its moving part, and the same as JSON. No address is ever
+turned into the name of a file, so there is no path to climb out by; every method but GET and HEAD is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import ipaddress
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.lab import Note, notes, read_run
+from unlazy.lab.store import LIVE, reason
+from unlazy.report.html import render
+
+_FINISHED = 12  # runs shown, the newest first
+_SERIES = 4  # curves of a run shown
+WIDE, HIGH = 300, 80
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a probe saw so far, mean over seeds and all else; ``path`` draws it, None is not finite."""
+
+    name: str
+    last: float | None
+    path: str
+    logarithmic: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is on its way, was interrupted, or is done."""
+
+    name: str
+    file: str
+    state: str  # "running", "interrupted" or how it ended
+    share: float
+    clock: float | None
+    end: float | None
+    seconds: float | None  # that it has taken
+    seconds_left: float | None
+    silent: float | None  # seconds since it was last heard of
+    curves: list[Curve]
+
+
+def jobs(folder: Path, now: float | None = None) -> list[Job]:
+    """Give all runs of a folder: those on their way first, then the interrupted, then the newest that are done."""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder '{folder}' to watch: give the folder in which runs are kept.")
+    now = time.time() if now is None else now
+    running = {note.digest: _running(note, now) for note in notes(folder)}
+    found = sorted(running.values(), key=lambda job: job.name)
+    for path in sorted(folder.glob("*.checkpoint.npz")):
+        if path.name.removesuffix(".checkpoint.npz").rpartition("-")[2] not in running:
+            found.append(_interrupted(path))
+    done = sorted(folder.glob("*.nc"), key=_age)[:_FINISHED]
+    return found + [job for job in map(_done, done) if job is not None]
+
+
+def _running(note: Note, now: float) -> Job:
+    return Job(
+        name=note.name,
+        file=f"...-{note.digest}{LIVE}",
+        state="running",
+        share=min(1.0, max(0.0, note.share)),
+        clock=note.clock,
+        end=note.end,
+        seconds=note.told - note.begun,
+        seconds_left=note.seconds_left,
+        silent=max(0.0, now - note.told),
+        curves=_curves(note.times, note.seen),
+    )
+
+
+def _interrupted(path: Path) -> Job:
+    try:
+        with np.load(path) as file:
+            _, clock, seconds = map(float, file["arr_0"])
+    except (OSError, ValueError, LookupError, EOFError):
+        clock = seconds = None
+    name = path.name.removesuffix(".checkpoint.npz")
+    return Job(name, path.name, "interrupted", 0.0, clock, None, seconds, None, None, [])
+
+
+def _age(path: Path) -> float:
+    try:
+        return -path.stat().st_mtime
+    except OSError:  # it has just been replaced
+        return math.inf
+
+
+def _done(path: Path) -> Job | None:
+    try:
+        return _read(path, path.stat().st_mtime_ns)
+    except (OSError, UserError):  # not whole, or gone: whoever runs it will say so
+        return None
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: Path, _: int) -> Job:
+    run = read_run(path)
+    status = run.attrs.get("status", "")
+    state = ", ".join(sorted({status} if isinstance(status, str) else set(map(str, status))))
+    names = [str(name) for name in run.data_vars if run[name].dims == ("seed", "time")]
+    seen = {name: [_finite(value) for value in run[name].values.mean(axis=0)] for name in names}
+    times = run["time"].values
+    last, seconds = float(times[-1]), float(run.attrs.get("seconds", 0.0))
+    name = str(run.attrs.get("name", path.stem))
+    return Job(name, path.name, state, 1.0, last, last, seconds, None, None, _curves(times, seen))
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _curves(times: Sequence[float] | np.ndarray, seen: dict[str, list[float | None]]) -> list[Curve]:
+    chosen = sorted(seen, key=lambda name: ("loss" not in name, name.count(".")))[:_SERIES]
+    return [_curve(name, np.asarray(times, float), seen[name]) for name in chosen]
+
+
+def _curve(name: str, times: np.ndarray, seen: list[float | None]) -> Curve:
+    """Draw one curve into a small box; on a logarithmic axis where it falls or grows a hundredfold."""
+    values = np.array([math.nan if value is None else value for value in seen])
+    good = np.isfinite(values)
+    last = seen[-1] if seen else None
+    if good.sum() < 2:
+        return Curve(name, last, "", False)
+    t, y = times[: len(values)][good], values[good]
+    logarithmic = bool(y.min() > 0 and y.max() > 100 * y.min())
+    y = np.log(y) if logarithmic else y
+    across = WIDE * (t - t[0]) / ((t[-1] - t[0]) or 1.0)
+    down = HIGH * (1 - (y - y.min()) / (np.ptp(y) or 1.0))
+    return Curve(name, last, "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True)), logarithmic)
+
+
+def plain(found: Sequence[Job]) -> list[dict[str, Any]]:
+    """Give jobs as values that JSON can hold."""
+    return [asdict(job) for job in found]
+
+
+# ---------------------------------------------------------------- serving
+
+
+def serve(folder: Path, host: str, port: int, remote: bool, ready: Callable[[str], None]) -> None:
+    """Serve the page until Ctrl-C; ``ready`` is told its address."""
+    server = make_server(folder, host, port, remote)
+    shown = f"[{server.server_address[0]}]" if ":" in str(server.server_address[0]) else server.server_address[0]
+    ready(f"http://{shown}:{server.server_address[1]}/")
+    with server, contextlib.suppress(KeyboardInterrupt):
+        server.serve_forever(poll_interval=0.2)
+
+
+def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bool = False) -> ThreadingHTTPServer:
+    """Make a server that is bound but does not serve yet; port 0 takes any that is free."""
+    if not remote and not _loopback(host):
+        raise UserError(
+            f"'{host}' can be reached from other machines, and the page shows your runs to whoever asks: leave out "
+            "--host, or add --remote if that is what you want."
+        )
+    jobs(folder)  # a folder that is not there is said now
+    handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})
+    kind = type("Server", (ThreadingHTTPServer,), {"address_family": _family(host), "daemon_threads": True})
+    try:
+        return kind((host, port), handler)
+    except (OSError, OverflowError) as error:
+        raise UserError(f"'{host}' port {port} cannot be used ({reason(error)}): try another --port.") from None
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _family(host: str) -> Any:
+    import socket
+
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers three addresses, to this machine only, and writes nothing."""
+
+    folder: Path
+    remote: bool
+    server_version, sys_version = "unlazy", ""
+
+    def do_GET(self) -> None:
+        if not self.remote and not _loopback(self._asked_for()):  # a page elsewhere that has its name point here
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "This page is for this machine only.\n")
+            return
+        makers = {"/": self._page, "/jobs": self._part, "/jobs.json": self._json}
+        maker = makers.get(self.path)
+        if maker is None:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.\n")
+            return
+        try:
+            kind, text = maker()
+        except UserError as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
+            return
+        self._answer(HTTPStatus.OK, kind, text)
+
+    do_HEAD = do_GET
+
+    def _asked_for(self) -> str:
+        try:
+            return urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        except ValueError:
+            return ""
+
+    def _refuse(self) -> None:
+        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "This page can only be read.\n")
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse
+
+    def _page(self) -> tuple[str, str]:
+        return "text/html", page(self.folder, whole=True)
+
+    def _part(self) -> tuple[str, str]:
+        return "text/html", page(self.folder, whole=False)
+
+    def _json(self) -> tuple[str, str]:
+        return "application/json", json.dumps(plain(jobs(self.folder)), ensure_ascii=False)
+
+    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
+            "Connection": "close",
+        }.items():
+            self.send_header(name, value)
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the terminal is for results."""
+
+
+def page(folder: Path, whole: bool) -> str:
+    """Give the page, or the part of it that moves."""
+    found = jobs(folder)
+    counts = {"running": sum(job.state == "running" for job in found), "all": len(found)}
+    return render("watch.html" if whole else "jobs.html", "watch.js", jobs=found, counts=counts, wide=WIDE, high=HIGH)
