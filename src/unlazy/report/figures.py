@@ -119,7 +119,7 @@ def _rows(axes: Axes) -> Iterator[Row]:
     for dots in axes.collections:
         offsets = np.ma.getdata(dots.get_offsets())
         if type(dots).__name__ == "PathCollection":
-            yield from ((_name(dots.get_label()), *map(float, pair), "", "") for pair in offsets)
+            yield from ((_name(dots.get_label()), float(x), float(y), "", "") for x, y in offsets)
         elif type(dots).__name__ == "QuadMesh":
             cells = np.ma.filled(cast(Any, dots.get_array()), np.nan)
             yield from _cells(_name(dots.get_label()), np.atleast_2d(cells))

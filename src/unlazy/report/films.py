@@ -235,7 +235,6 @@ def _png(matrix: np.ndarray) -> str:
     from matplotlib.image import imsave
 
     buffer = io.BytesIO()
-    imsave(
-        buffer, np.asarray(matrix, float), cmap="RdBu_r", vmin=-1.0, vmax=1.0, format="png", metadata={"Software": None}
-    )
+    unsigned: Any = {"Software": None}  # the version of Matplotlib is no part of a picture
+    imsave(buffer, np.asarray(matrix, float), cmap="RdBu_r", vmin=-1.0, vmax=1.0, format="png", metadata=unsigned)
     return base64.b64encode(buffer.getvalue()).decode()
