@@ -74,7 +74,7 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path, recipe, monkeypatch)
     assert Lab(tmp_path).run(recipe).attrs["finished"]
 
 
-def test_time_left_is_told_from_this_session():
+def test_time_left_is_told_from_this_process():
     common = {"name": "x", "digest": "0", "seeds": 1, "end": 1.0, "clock": 0.5, "times": [], "seen": {}}
     note = Note(share=0.75, first_share=0.5, begun=100.0, told=110.0, **common)
     assert note.seconds_left == 10.0

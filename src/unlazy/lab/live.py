@@ -30,7 +30,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     end: float  # the last time asked for
     clock: float  # the time that it is heading for
     share: float  # of the way that is behind
-    first_share: float  # where this session began: not 0 where it goes on from a checkpoint
+    first_share: float  # where this process began: not 0 where it goes on from a checkpoint
     begun: float  # seconds since 1970
     told: float
     times: list[float]
@@ -38,7 +38,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_left(self) -> float | None:
-        """Time left, if the rest goes as fast as this session went so far; None before anything is known."""
+        """Time left, if the rest goes as fast as this process went so far; None before anything is known."""
         done = self.share - self.first_share
         return (1 - self.share) * (self.told - self.begun) / done if done > 0 else None
 
