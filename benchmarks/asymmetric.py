@@ -4,15 +4,20 @@ Four settings of (γ, α) and five seeds on one data set, to t = 50,000, with th
 movement, the tangent kernel (NTG) and all of its eigenvalues at 51 times. The baseline does what the authors' script
 does: layers as modules, 50,000 steps of size 1 of gradient descent by autograd, a kernel from one backward pass a
 sample, `numpy.linalg.eigh`. A stretch of its steps and a few of its kernels are timed and extrapolated; both sides
-start from the same weights in float32. Errors are the largest relative differences, over times and settings, between
-the first seed's curves and those of gradient descent with step 1: of the root of the risk, of the movement, of the
-kernel (in norm) and of its smallest eigenvalue.
+start from the same weights in float32.
+
+Errors are those of the first seed's curves against gradient descent with step 1 in float64: the largest difference over
+times, by the largest value of the curve, of the root of the risk, of the weights' movement (in norm), of the kernel's
+drift (in operator norm) and of its smallest eigenvalue. ReLU gates chatter at the end of training (neurons slide along
+h_j(x) = 0, hopping from side to side), and the kernel at one moment samples them: so the last two stand beside the
+difference that gradient descent makes to itself with step 1/2. No method can come closer than that.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -45,8 +50,11 @@ class Eigenvalues(KernelMatrix):
     """All eigenvalues of the kernel: what the authors' script keeps beside the kernel itself."""
 
     def __call__(self, *seen: Any) -> jax.Array:
-        """Build Θ, as the probe beside this one does (compiled together, it is built once), and decompose it."""
-        return jnp.linalg.eigvalsh(super().__call__(*seen))
+        """Build Θ, as the probe beside this one does (compiled together, it is built once), and decompose it.
+
+        It has no negative eigenvalues, so they are its singular values, for which JAX builds no vectors.
+        """
+        return jnp.linalg.svd(super().__call__(*seen), compute_uv=False)[::-1]
 
 
 def say(what: str) -> None:
@@ -105,14 +113,19 @@ def torch_seconds(network: TwoLayer, data: Dataset) -> tuple[float, float]:
 
 
 def ours(networks: dict[str, list[TwoLayer]], data: Dataset) -> tuple[float, dict[str, list[Any]]]:
-    """Seconds of all runs, and the runs by setting; seeds of one setting run together, as those of a recipe do."""
+    """Seconds of all runs, and the runs by setting: seeds of one travel together, and settings side by side."""
     flow, probes = GradientFlow(loss=LOSS, tolerance=TOLERANCE), looked_at()
+
+    def setting(seeds: list[TwoLayer]) -> list[Any]:
+        with jax.enable_x64(False):  # threads have this setting of their own
+            keys = list(jax.random.split(jax.random.key(0), len(seeds)))
+            journey = Journey.begin(flow, seeds, [data] * len(seeds), LOOKS, probes, keys)
+            return journey.go(lambda share, t: None).trajectories()
+
     begun = time.perf_counter()
-    runs = {}
-    for label, seeds in networks.items():
-        keys = list(jax.random.split(jax.random.key(0), len(seeds)))
-        journey = Journey.begin(flow, seeds, [data] * len(seeds), LOOKS, probes, keys)
-        runs[label] = journey.go(lambda share, t: None).trajectories()
+    # One run's look, or the Python between two, leaves cores idle that another run's gradients can use.
+    with ThreadPoolExecutor(len(networks)) as pool:
+        runs = dict(zip(networks, pool.map(setting, networks.values()), strict=True))
     return time.perf_counter() - begun, runs
 
 
@@ -122,23 +135,45 @@ def looked_at() -> list[Any]:
 
 
 def difference(run: Any, exact: Any) -> dict[str, float]:
-    """Largest relative differences of two runs' curves."""
+    """Largest difference of two runs' curves over times, by the largest value of the second's."""
 
-    def apart(a: np.ndarray, b: np.ndarray) -> float:
-        axes = tuple(range(1, a.ndim))
-        return float(np.max(np.sqrt(np.sum((a - b) ** 2, axis=axes) / np.sum(b**2, axis=axes))))
-
-    def of(seen: Any) -> dict[str, np.ndarray]:
+    def curves(seen: Any) -> dict[str, np.ndarray]:
+        kernels = np.asarray(seen["kernel-matrix"], float)
         return {
             "risk": np.sqrt(seen["train-loss"]),
             "test risk": np.sqrt(seen["test-loss"]),
-            "movement": seen["weight-movement"]["hidden"][1:],  # none at t = 0
-            "kernel": seen["kernel-matrix"],
-            "smallest eigenvalue": seen["eigenvalues"][:, 0],
+            "movement": np.linalg.norm(seen["weight-movement"]["hidden"], axis=1),
+            "drift": np.linalg.norm(kernels - kernels[0], 2, axis=(1, 2)),
+            "eig_min": np.linalg.eigvalsh(kernels)[:, 0],
         }
 
-    here, there = of(run.seen), of(exact.seen)
-    return {name: apart(here[name], there[name]) for name in here}
+    here, there = curves(run.seen), curves(exact.seen)
+    return {name: float(np.max(np.abs(here[name] - there[name])) / np.max(there[name])) for name in here}
+
+
+def descended(scaling: Scaling, rate: float) -> Any:
+    """The first seed's run by gradient descent in float64; weights and data are the float32 ones."""
+    with jax.enable_x64(False):
+        network, data = start(scaling, 1), task()
+    with jax.enable_x64(True):
+        network, data = jax.tree.map(widened, (network, data), is_leaf=lambda leaf: isinstance(leaf, jax.Array))
+        descent = Descent(rate=rate, loss=LOSS)
+        return descent(network, data, LOOKS, looked_at()[:-1], progress=lambda share, t: None)
+
+
+def widened(leaf: Any) -> Any:
+    """A float32 array in float64."""
+    return leaf.astype(jnp.float64) if isinstance(leaf, jax.Array) and leaf.dtype == jnp.float32 else leaf
+
+
+def task() -> Dataset:
+    """The data of figure 1."""
+    return sphere_sine(SAMPLES, INPUTS, noise=0.1, n_test=SAMPLES, key=jax.random.key(0))
+
+
+def start(scaling: Scaling, seed: int) -> TwoLayer:
+    """One of its networks."""
+    return TwoLayer(WIDTH, INPUTS, scaling=scaling, activation=Relu(), key=jax.random.key(seed))
 
 
 def measure() -> list[dict[str, Any]]:
@@ -148,38 +183,36 @@ def measure() -> list[dict[str, Any]]:
     except ImportError:
         raise UserError('This benchmark compares with PyTorch: pip install "unlazy[bench]", or make bench.') from None
     with jax.enable_x64(False):
-        data = sphere_sine(SAMPLES, INPUTS, noise=0.1, n_test=SAMPLES, key=jax.random.key(0))
+        data = task()
         networks = {
-            label: [
-                TwoLayer(WIDTH, INPUTS, scaling=scaling, activation=Relu(), key=jax.random.key(seed))
-                for seed in range(1, SEEDS + 1)
-            ]
-            for label, scaling in SETTINGS.items()
+            label: [start(scaling, seed) for seed in range(1, SEEDS + 1)] for label, scaling in SETTINGS.items()
         }
         say("steps and kernels of PyTorch")
         step, look = torch_seconds(networks["γ = 1"][0], data)
-        say("gradient flow, four settings and five seeds, twice")
+        say("gradient flow, four settings and five seeds, three times")
         first, _ = ours(networks, data)
-        second, runs = ours(networks, data)
-        baseline = len(SETTINGS) * SEEDS * (END * step + len(LOOKS) * look)
-        rows = []
-        for label, (network, *_) in networks.items():
-            say(f"gradient descent with step 1, {label}")
-            descent = Descent(rate=1.0, loss=LOSS)
-            exact = descent(network, data, LOOKS, looked_at(), progress=lambda share, t: None)
-            stats = runs[label][0].stats
-            found = difference(runs[label][0], exact)
-            rows.append({"name": label, "gradients": stats["evaluations"], "method": stats["method"], **found})
-        return [
-            {
-                "name": f"caron2023 figure 1, {len(SETTINGS) * SEEDS} runs to t = {END:,}",
-                "ratio": baseline / second,
-                "ratio, compilation included": baseline / first,
-                "baseline_seconds": baseline,
-                "seconds": second,
-                "first_seconds": first,
-                "baseline": f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, extrapolated",
-                "error": max(value for row in rows for value in row.values() if isinstance(value, float)),
-            },
-            *rows,
-        ]
+        (second, runs), (third, _) = ours(networks, data), ours(networks, data)
+        say("PyTorch again")
+        again = torch_seconds(networks["γ = 1"][0], data)
+    step, look, seconds = min(step, again[0]), min(look, again[1]), min(second, third)
+    baseline = len(SETTINGS) * SEEDS * (END * step + len(LOOKS) * look)
+    rows = []
+    for label, scaling in SETTINGS.items():
+        say(f"gradient descent with steps 1 and 1/2 in float64, {label}")
+        exact, halved = (descended(scaling, rate) for rate in (1.0, 0.5))
+        own = {f"{name}, step 1/2": difference(halved, exact)[name] for name in ("drift", "eig_min")}
+        stats = runs[label][0].stats
+        rows.append({"name": label, "gradients": stats["evaluations"], **difference(runs[label][0], exact), **own})
+    return [
+        {
+            "name": f"caron2023 figure 1, {len(SETTINGS) * SEEDS} runs to t = {END:,}",
+            "ratio": baseline / seconds,
+            "ratio, compilation included": baseline / first,
+            "baseline_seconds": baseline,
+            "seconds": seconds,
+            "first_seconds": first,
+            "baseline": f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, extrapolated",
+            "error of risk and movement": max(row[name] for row in rows for name in ("risk", "test risk", "movement")),
+        },
+        *rows,
+    ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+from threadpoolctl import threadpool_limits
 
 from unlazy._catalogue import kebab
 from unlazy._errors import UserError
@@ -26,7 +28,7 @@ from unlazy.data import Dataset
 from unlazy.flows._progress import Progress, bar
 from unlazy.flows._state import CODES, AtEnd, Observe, Place, State, Status, Trajectory
 from unlazy.losses import Loss
-from unlazy.networks import Layout, Network, divide
+from unlazy.networks import Layout, Network, altered, divide
 
 if TYPE_CHECKING:
     from unlazy.flows._base import Flow, Stepper
@@ -38,6 +40,8 @@ Probes = Sequence[Observe] | Mapping[str, Observe]
 _VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
 _CHECKPOINT_SECONDS = 30.0
+# LAPACK's own threads win nothing on matrices this small, and between two calls they spin on cores that XLA needs.
+_SMALL_MATRIX = 256
 
 
 class Journey:
@@ -106,23 +110,23 @@ class Journey:
         begun = saved = time.perf_counter()
         already, budget, fresh = self.seconds, 1, True
         self.interrupted = False
-        with bar(progress) as report:
+        with bar(progress) as report, self._lapack():
             try:
                 while len(self.looks) < len(self.asked):
                     amount = self._head_for_next()
-                    while bool(jnp.any((self.state.left > 0) & (self.state.code == 0))):
+                    while self._underway():
                         before = time.perf_counter()
                         self._advance(budget)
                         took, self.seconds = time.perf_counter() - before, already + time.perf_counter() - begun
                         if not fresh:  # the first slice compiles, and says nothing about speed
                             budget = int(np.clip(budget * _SLICE_SECONDS / max(took, 1e-6), 1, min(4 * budget, 2**24)))
                         fresh = False
-                        away = min(1.0, float(jnp.max(self.state.left)) / max(float(amount), 1e-300))
+                        away = min(1.0, float(np.max(self.state.left)) / max(amount, 1e-300))
                         report((len(self.looks) + 1 - away) / len(self.asked), self.place.target)
                         if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
                             checkpoint()
                             saved = time.perf_counter()
-                    if bool(jnp.all(self.state.code != 0)):
+                    if np.all(self.state.code):
                         break
                     self.looks.append(self._look(set(self.probes) - self.late))
                     report(len(self.looks) / len(self.asked), self.place.target)
@@ -138,12 +142,20 @@ class Journey:
         """Where the flow stands."""
         return self.place.state
 
+    def _lapack(self) -> AbstractContextManager[Any]:
+        samples = self.place.data.y.size // (1 if self.batching == "one" else self.state.code.shape[0])
+        return threadpool_limits(1, user_api="blas") if samples <= _SMALL_MATRIX else nullcontext()
+
+    def _underway(self) -> bool:
+        # Asked of NumPy here and below: between slices of milliseconds, JAX's dispatch would cost as much as they do.
+        return bool(np.any((np.asarray(self.state.left) > 0) & (np.asarray(self.state.code) == 0)))
+
     def _head_for_next(self) -> float:
         index = len(self.looks)
         amount, target = float(self.amounts[index]), float(self.asked[index])
         if self.place.target != target:  # else it is on its way already, with `left` to go
-            state = eqx.tree_at(lambda s: s.left, self.state, jnp.full_like(self.state.left, amount))
-            self._move(state, target)
+            left = jnp.asarray(np.full(self.state.left.shape, amount, self.state.left.dtype))
+            self._move(altered(self.state, left=left), target)
         return amount
 
     def _move(self, state: State, target: float) -> None:

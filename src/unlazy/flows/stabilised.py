@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
@@ -26,10 +26,12 @@ _DAMPING = 2 / 13
 _REACH = 2 / 3 * (1 - 2 / 15 * _DAMPING)  # s stages are stable for h λ up to this times s² - 1
 _GROWTH, _SHRINK, _SAFETY = 3.0, 0.2, 0.8
 _MARGIN = 1.2  # a power iteration sees the largest eigenvalue from below, and it may grow within the step
-_ITERATIONS = 20  # of them at the start; then one a step, or
-_SELDOM = 8  # one in so many where the fewest stages are stable even at
+_ITERATIONS = 20  # of them at the start at most,
+_SETTLED = 0.01  # until one changes the rate by less than this share; then one a step until that is so again, or
+_SELDOM = 8  # one in so many where it is, and where the fewest stages are stable even at
 _FAR = 2  # times the rate
 _FRESH = 0.05  # the share of the last error in a power iteration
+_SURE = 0.5  # a step cut to less than this share of what the tolerance allows needs no estimate of its error
 
 
 class Memory(eqx.Module):
@@ -40,6 +42,7 @@ class Memory(eqx.Module):
     velocity: PyTree  # θ' = -R ∇L
     mode: Float[Array, "n *k"]  # the fastest mode of the residual, as far as it is known
     rate: Scalar  # ... and how fast it decays
+    calm: Bool[Array, ""]  # the last power iteration found the rate that the one before it did
     miss: Float[Array, "n *k"]  # the error of the last step, kept or not
 
 
@@ -77,9 +80,7 @@ class Stabilised(Coordinated):
         f, speed = network(data.x), velocity(trained, frozen, data, self.loss)
         zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
         mode = jax.random.normal(jax.random.key(0), f.shape, f.dtype)  # any will do that has something of all modes
-        mode, rate = jax.lax.fori_loop(
-            0, _ITERATIONS, lambda _, found: _fastest(network, data, self.loss, found[0]), (mode, zero)
-        )
+        mode, rate, iterations = _searched(network, data, self.loss, mode)
         first = 0.1 / jnp.maximum(rate, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
         memory = Memory(
             step=jnp.asarray(first, f.dtype),
@@ -87,10 +88,11 @@ class Stabilised(Coordinated):
             velocity=speed,
             mode=mode,
             rate=rate,
+            calm=jnp.asarray(True),
             miss=jnp.zeros_like(f),
         )
         status = jnp.where(finite(trained, memory), 0, code(Status.not_finite))
-        return State(trained, memory, zero, none, none, status, jnp.asarray(1 + 2 * _ITERATIONS, jnp.int32), zero)
+        return State(trained, memory, zero, none, none, status, 1 + 2 * iterations, zero)
 
     def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
         """Step until the time left is used up."""
@@ -104,7 +106,8 @@ class Stabilised(Coordinated):
 
         def body(s: State) -> State:
             m, here, done = s.memory, eqx.combine(s.trained, frozen), s.steps + s.rejected
-            look = (_FAR * _MARGIN * m.rate * jnp.minimum(m.step, s.left) > near) | (done % _SELDOM == 0)
+            often = done % _SELDOM == 0
+            look = often | (~m.calm & (_FAR * _MARGIN * m.rate * jnp.minimum(m.step, s.left) > near))
             mode, rate = jax.lax.cond(
                 look,
                 lambda: _fastest(here, data, self.loss, _freshened(m.mode, m.miss)),
@@ -120,8 +123,13 @@ class Stabilised(Coordinated):
             rows = jnp.asarray(_table(kinked), size.dtype)[stages]
             change, missed = _chebyshev(rows, stages, size, s.trained, m.velocity, frozen, data, self.loss)
             moved = jax.tree.map(jnp.add, s.trained, change)
-            speed, miss = velocity(moved, frozen, data, self.loss), here.push(x, missed)
-            error = _size(miss) / m.scale
+            speed = velocity(moved, frozen, data, self.loss)
+            sure = (size < _SURE * planned) & ~often & (self.step is None)
+            miss, error = jax.lax.cond(
+                sure,
+                lambda: (m.miss, (jnp.asarray(self.tolerance, size.dtype) * (size / planned) ** 3)),
+                lambda: _weighed(here.push(x, missed), m.scale, data.n),
+            )
             good = finite(moved, speed, error)
             if self.step is None:
                 ratio = error / jnp.asarray(self.tolerance, error.dtype)
@@ -130,8 +138,11 @@ class Stabilised(Coordinated):
                 proposed = size * jnp.where(good, jnp.clip(growth, _SHRINK, _GROWTH), _SHRINK)
                 step = jnp.where(keep & (size < planned), jnp.maximum(proposed, planned), proposed)
                 # Where the flow has come to rest every step is lost in rounding, so only short ones say something.
-                lost = (length(change) <= 4 * info.eps * length(s.trained)) & (size * fast < 1e-6)
-                stuck = ~keep & lost
+                stuck = jax.lax.cond(
+                    ~keep & (size * fast < 1e-6),
+                    lambda: length(change) <= 4 * info.eps * length(s.trained),
+                    lambda: jnp.zeros((), bool),
+                )
             else:
                 keep, step, stuck = good, m.step, ~good
             memory = Memory(
@@ -140,12 +151,34 @@ class Stabilised(Coordinated):
                 velocity=either(keep, speed, m.velocity),
                 mode=mode,
                 rate=rate,
-                miss=jnp.where(good, miss[: data.n], 0),
+                calm=keep & jnp.where(look, jnp.abs(rate - m.rate) <= _SETTLED * rate, m.calm),
+                miss=jnp.where(good, miss, 0),
             )
-            cost = stages + 1 + 2 * look  # the estimate costs one more and a power iteration two
+            cost = stages + ~sure + 2 * look  # the estimate costs one more and a power iteration two
             return settled(s, Attempt(moved, size, keep, good, stuck, error, cost), memory, self.max_steps)
 
         return jax.lax.while_loop(going, body, state)
+
+
+def _weighed(missed: Array, scale: Scalar, n: int) -> tuple[Outputs, Scalar]:
+    # The error of a step in the outputs: what it is on training inputs, and its relative size on all.
+    return missed[:n], _size(missed) / scale
+
+
+def _searched(network: Network, data: Dataset, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar, Int[Array, ""]]:
+    """The fastest mode and its rate, by power iteration from scratch, and how many iterations that took."""
+
+    def unsettled(found: tuple[Outputs, Scalar, Scalar, Array]) -> Array:
+        _, rate, before, iterations = found
+        return (iterations < _ITERATIONS) & (jnp.abs(rate - before) > _SETTLED * rate)
+
+    def iterate(found: tuple[Outputs, Scalar, Scalar, Array]) -> tuple[Outputs, Scalar, Scalar, Array]:
+        mode, rate, _, iterations = found
+        return *_fastest(network, data, loss, mode), rate, iterations + 1
+
+    one = (*_fastest(network, data, loss, mode), jnp.zeros((), mode.dtype), jnp.ones((), jnp.int32))
+    mode, rate, _, iterations = jax.lax.while_loop(unsettled, iterate, one)
+    return mode, rate, iterations
 
 
 def _freshened(mode: Outputs, miss: Outputs) -> Outputs:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
+_COLUMNS = 9  # of a benchmark's table, at most
 
 
 def print_table(head: list[str], rows: list[list[Any]]) -> None:
@@ -137,9 +139,19 @@ def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
         print(json.dumps([row for table in tables for row in table], indent=2))
         return
     for table in tables:
-        columns = list(dict.fromkeys(key for row in table for key in row))
-        cells = [[_cell(row.get(column, "")) for column in columns] for row in table]
-        print_table([column.replace("_", " ") for column in columns], cells)
+        for name, group in groupby(table, key=tuple):  # rows of one kind stand together
+            columns, rows = list(name), list(group)
+            if len(rows) == 1 or len(columns) > _COLUMNS:  # a table would be too wide to read
+                for row in rows:
+                    head = row.get("name", "")
+                    print_table([str(head), ""], [[_words(key), _cell(row[key])] for key in columns if key != "name"])
+            else:
+                print_table([_words(key) for key in columns], [[_cell(row[key]) for key in columns] for row in rows])
+            print()
+
+
+def _words(column: str) -> str:
+    return column.replace("_", " ")
 
 
 def _cell(value: Any) -> str:
