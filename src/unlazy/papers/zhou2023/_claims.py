@@ -46,7 +46,7 @@ def look(run: xr.Dataset, layer: str, when: int = -1, lines: int = 1, floor: flo
 def gathered(vectors: np.ndarray, lines: int = 1, floor: float = 0.0) -> float:
     """Share of the living vectors that lie along the ``lines`` lines with most followers, to |cos| > 0.95."""
     alive = living(jnp.asarray(vectors), floor)
-    found = _clusters(jnp.asarray(vectors), NEAR, alive=alive)
+    found = _clusters(jnp.asarray(vectors), threshold=NEAR, alive=alive)
     follows = (np.asarray(alive) > 0) & (np.abs(found.cosine) >= NEAR)
     sizes = np.sort(np.bincount(np.asarray(found.leader)[follows], minlength=1))
     return float(sizes[-lines:].sum() / max(np.sum(np.asarray(alive) > 0), 1))
@@ -157,5 +157,5 @@ def control(results: Results, small: str, standard: str, when: int = -1) -> Clai
         paper="the paper has no such control",
         measured=f"loss fallen by {reached:.2e} from small weights, by {falls[at]:.2e} from the standard start; pairs: "
         + "; ".join(f"{layer} {ours[layer]:.1%} against {theirs[layer]:.2%}" for layer in layers),
-        holds=bool(later.size) and all(theirs[one] < SPREAD < ours[one] for one in layers),
+        holds=bool(later.size) and reached > 0 and all(theirs[one] < SPREAD < ours[one] for one in layers),
     )

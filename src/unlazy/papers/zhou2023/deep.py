@@ -20,6 +20,7 @@ from unlazy.papers.zhou2023._settings import (
     Training,
     clock,
     even,
+    fall,
     layers_of,
     looks,
     pictures_shown,
@@ -78,7 +79,7 @@ class ThreeLayers(Panel):
         read = "read out linearly" if one.dense is None else "with a layer of ReLU units before the read-out"
         loss = {
             "cross-entropy": "cross-entropy",
-            "softmax-squared": "the squared error of probabilities (without the half: ½ would only halve the gradient)",
+            "softmax-squared": "the squared error of probabilities",
         }.get(str(one.loss), "the squared error of class numbers")
         control = f" The control starts from {STANDARD}." if self.with_control else ""
         return (
@@ -209,8 +210,8 @@ def _early(run: xr.Dataset) -> Claim:
     return Claim(
         text=f"this is the initial stage: accuracy is below {_GUESS:.0%}, or the loss has fallen by less than 5%",
         paper="selected at epoch = 300 with accuracy less than 20%",
-        measured=f"accuracy {accuracy.mean():.1%}, loss fallen by {claims.fall(run)[:, -1].mean():.2%}",
-        holds=bool(np.all((accuracy < _GUESS) | (claims.fall(run)[:, -1] < 0.05))),
+        measured=f"accuracy {accuracy.mean():.1%}, loss fallen by {fall(run)[:, -1].mean():.2%}",
+        holds=bool(np.all((accuracy < _GUESS) | (fall(run)[:, -1] < 0.05))),
     )
 
 

@@ -37,7 +37,7 @@ _KERNEL = 5
 _HALF = 0.5  # the share of its loss that each network has learnt away when it is looked at
 # Looks in units of the time that one direction alone would need: fine around it, then on, for networks that start
 # from large outputs.
-_GRID = (*np.arange(0.0, 1.5, 0.05), 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
+_GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
 
 
 def needed(largest: float, power: float, channels: int, epsilon: float) -> float:
@@ -62,9 +62,10 @@ def recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Reci
     return Recipe(
         name=f"zhou2023 phase γ={gamma:g} M={channels}",
         network=network,
-        flow={"kind": "gradient-flow", "tolerance": 1e-4},
+        flow={"kind": "gradient-flow", "tolerance": 1e-3},
         times=[float(unit * share) for share in _GRID],
         probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],
+        dtype="float32",
         **options,
     )
 
@@ -122,8 +123,8 @@ class PhaseMap(Panel):
             "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
             "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
             f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
-            "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels condense "
-            f"where that is large. {STAND_IN}."
+            "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
+            f"condense where that is large. {STAND_IN}."
         )
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
