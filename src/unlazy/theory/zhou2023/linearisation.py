@@ -108,7 +108,7 @@ class Linearisation:
         return float(np.exp(-self.gap * time))
 
     def visible(self, time: float, share: float = 0.1) -> int:
-        """How many directions are seen at a time: v_k that are behind v_1 by no more, e^(-(λ_1 - λ_k) t) ≥ ``share``."""
+        """How many directions are seen at a time: v_k behind v_1 by no more than e^(-(λ_1 - λ_k) t) ≥ ``share``."""
         return int(np.sum(np.exp((self.values - self.values[0]) * time) >= share))
 
 
