@@ -165,7 +165,7 @@ class InputWeights(Probe):
 
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Vectors]:
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, "_ _"]]:
         """Look at the weights."""
         if self.layers is None:
             return now.weights()

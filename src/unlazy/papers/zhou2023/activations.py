@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Steps = dict[str, tuple[float, int]]  # rate and number of steps of each activation
-_PAPER: dict[Pictures, Steps] = {
-    "cifar10": {"relu": (5e-7, 1000), "sigmoid": (5e-7, 5000), "tanh": (5e-7, 300)},
-    "mnist": {"sigmoid": (5e-7, 252), "relu": (5e-7, 302), "tanh": (5e-6, 200)},
-}
-# Ten times the rate and a tenth of the steps where these are many: Adam moves by its rate in each step.
-_QUICK: dict[Pictures, Steps] = {
-    "cifar10": {"relu": (5e-6, 100), "sigmoid": (5e-6, 500), "tanh": (5e-7, 300)},
-    "mnist": _PAPER["mnist"],
+_STEPS: dict[Scale, dict[Pictures, Steps]] = {
+    # Ten times the rate and a tenth of the steps where these are many: Adam moves by its rate in each step.
+    "quick": {
+        "cifar10": {"relu": (5e-6, 100), "sigmoid": (5e-6, 500), "tanh": (5e-7, 300)},
+        "mnist": {"sigmoid": (5e-7, 252), "relu": (5e-7, 302), "tanh": (5e-6, 200)},
+    },
+    "paper": {
+        "cifar10": {"relu": (5e-7, 1000), "sigmoid": (5e-7, 5000), "tanh": (5e-7, 300)},
+        "mnist": {"sigmoid": (5e-7, 252), "relu": (5e-7, 302), "tanh": (5e-6, 200)},
+    },
 }
 _CONTROL = (0, 1, 2, 5, 10, 20, 50, 100)
 _TANH, _STANDARD = "tanh", "tanh, standard start"
@@ -42,7 +44,7 @@ _TANH, _STANDARD = "tanh", "tanh, standard start"
 def training(pictures: Pictures, scale: Scale, activation: str, standard: bool = False) -> Training:
     """Give one network: with a dense layer and cross-entropy on CIFAR-10, linear with class numbers on MNIST."""
     quick, colour = scale == "quick", pictures == "cifar10"
-    rate, steps = (_QUICK if quick else _PAPER)[pictures][activation]
+    rate, steps = _STEPS[scale][pictures][activation]
     one = Training(
         pictures,
         n=60 if quick else 500,
@@ -72,14 +74,14 @@ class Activations(Panel):
         return {
             scale: f"{training(self.pictures, scale, _TANH).told()}, "
             + ", ".join(f"{name}: {steps:,} steps" for name, (_, steps) in table[self.pictures].items())
-            for scale, table in (("quick", _QUICK), ("paper", _PAPER))
+            for scale, table in _STEPS.items()
         }
 
     @property
     def caption(self) -> str:
         """What is shown, and what was chosen."""
         rates = "; ".join(
-            f"{name} {steps:,} steps at {rate:g}" for name, (rate, steps) in _PAPER[self.pictures].items()
+            f"{name} {steps:,} steps at {rate:g}" for name, (rate, steps) in _STEPS["paper"][self.pictures].items()
         )
         loss = (
             "cross-entropy through a layer of ReLU units"
@@ -96,7 +98,7 @@ class Activations(Panel):
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
         """Train with all activations, and the control."""
         results = {}
-        for activation in _PAPER[self.pictures]:
+        for activation in _STEPS[scale][self.pictures]:
             one = training(self.pictures, scale, activation)
             results[activation] = lab.run(one.recipe(f"{self.pictures} {activation}", scale, seeds))
         control = training(self.pictures, scale, _TANH, standard=True)
@@ -122,8 +124,10 @@ class Activations(Panel):
     def draw(self, results: Results) -> Figure:
         """A heat map for each activation, in the paper's order."""
         figure, axes = canvas(3, 11.0, 3.9)
-        for one, name in zip(axes, _PAPER[self.pictures], strict=True):
-            picture = draw.heat(one, results[name], "conv1", f"{name}, step {clock(results[name])[0][-1]:g}")
-        figure.colorbar(picture, ax=axes, shrink=0.8)
+        pictures = [
+            draw.heat(one, results[name], "conv1", f"{name}, step {clock(results[name])[0][-1]:g}")
+            for one, name in zip(axes, _STEPS["paper"][self.pictures], strict=True)
+        ]
+        figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
         figure.suptitle(f"zhou2023, kernels of the first layer, {pictures_shown(results)}", fontsize=10)
         return figure

@@ -120,9 +120,11 @@ class ThreeLayers(Panel):
         """A heat map for each layer."""
         steps, shown = steps_of(next(iter(results))), _at_shown(results)
         figure, axes = canvas(3, 11.0, 3.9)
-        for one, layer, step in zip(axes, layers_of(shown), steps, strict=True):
-            picture = draw.heat(one, shown, layer, f"layer {layer.removeprefix('conv')}, step {step}")
-        figure.colorbar(picture, ax=axes, shrink=0.8)
+        pictures = [
+            draw.heat(one, shown, layer, f"layer {layer.removeprefix('conv')}, step {step}")
+            for one, layer, step in zip(axes, layers_of(shown), steps, strict=True)
+        ]
+        figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
         figure.suptitle(f"zhou2023, {self.title.partition(': ')[2]}, {pictures_shown(results)}", fontsize=10)
         return figure
 
