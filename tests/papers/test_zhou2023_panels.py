@@ -176,6 +176,20 @@ def test_two_lines_are_allowed_where_the_paper_sees_two_pairs_of_directions():
     assert verdicts(zhou2023.fig11, {"step 4": stored(layers(two))}) == [False, True]
 
 
+def test_figure_5_cannot_be_as_printed():
+    def printed(moved, gamma=1.2):
+        first = {f"conv{layer}": 5e-4 * spread() for layer in (1, 2, 3)}
+        run = stored({layer: kernels + moved for layer, kernels in first.items()}, start=first)
+        recipe = {"network": {"channels": [M], "gamma": gamma}, "flow": {"rate": 1e-4}}  # 4 steps: 1.3e-3 at most
+        run.attrs["recipe"] = json.dumps(recipe)
+        return run.assign_coords(time=1e-4 * TIMES)
+
+    shown = stored(layers())
+    assert verdicts(zhou2023.fig5, {"step 4": shown, "as printed": printed(1e-4)}) == [True] * 3
+    assert verdicts(zhou2023.fig5, {"step 4": shown, "as printed": printed(2e-3)}) == [True, True, False]
+    assert zhou2023.fig5.caption.endswith("3 x 3.")
+
+
 def test_figures_2_and_8_tell_how_far_training_got():
     done, not_done = (stored(layers(), error=[0.9, 0.5, 0.3, 0.1, last]) for last in (0.0, 0.02))
     assert verdicts(zhou2023.fig2, {"step 4": done}) == [True, True]

@@ -6,7 +6,16 @@ One file an experiment: `deep` (figures 2, 3, 5, 8, 9 and 11), `activations` (4 
 
 from unlazy.papers.zhou2023.activations import Activations
 from unlazy.papers.zhou2023.channels import AgainstWidth
-from unlazy.papers.zhou2023.deep import CLASSIFIER, DIGITS, NUMBERS, PROBABILITIES, Accuracy, Shown, ThreeLayers
+from unlazy.papers.zhou2023.deep import (
+    CLASSIFIER,
+    DIGITS,
+    NUMBERS,
+    PRINTED,
+    PROBABILITIES,
+    Accuracy,
+    Shown,
+    ThreeLayers,
+)
 from unlazy.papers.zhou2023.descent import COLOURS, WIDE, GradientDescent
 from unlazy.papers.zhou2023.descent import DIGITS as FEW
 from unlazy.papers.zhou2023.losses import Losses
@@ -21,24 +30,24 @@ PAPER = {
     "venue": "arXiv 2023",
 }
 
-_END = {scale: (one.steps[-1],) * 3 for scale, one in CLASSIFIER.items()}
+_END = {scale: (one.steps[-1],) for scale, one in CLASSIFIER.items()}
 
 
 def _at(*steps: int) -> Shown:
-    """Show the layers at these steps, at both scales."""
+    """Show the layers at these steps, the last also for the rest, at both scales."""
     return {"quick": steps, "paper": steps}
 
 
 fig2 = ThreeLayers("fig2", "cross-entropy, after training", CLASSIFIER, _END, lines=None)
-fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(300, 300, 300), lines=2, control=True)
+fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(300), lines=2, control=True)
 fig4 = Activations("fig4", "cifar10")
-fig5 = ThreeLayers("fig5", "squared error with softmax", PROBABILITIES, _at(200, 300, 300), lines=2)
+fig5 = ThreeLayers("fig5", "squared error with softmax", PROBABILITIES, _at(400), lines=2, printed=PRINTED)
 fig6 = GradientDescent("fig6", COLOURS)
 fig7 = Spectrum("fig7", "cifar10")
 fig8 = Accuracy("fig8")
-fig9 = ThreeLayers("fig9", "squared error of class numbers", NUMBERS, _at(200, 200, 200), lines=2)
+fig9 = ThreeLayers("fig9", "squared error of class numbers", NUMBERS, _at(200), lines=2)
 fig10 = Activations("fig10", "mnist")
-fig11 = ThreeLayers("fig11", "squared error on digits", DIGITS, _at(100, 100, 100), lines=1)
+fig11 = ThreeLayers("fig11", "squared error on digits", DIGITS, _at(100), lines=1)
 fig12 = GradientDescent("fig12", FEW, demo=True)
 fig13 = GradientDescent("fig13", WIDE, control=False)
 fig14 = Spectrum("fig14", "mnist")

@@ -45,7 +45,7 @@ class Losses(Panel):
         results = {}
         for panel in self.others:
             for label, run in panel.run(scale, lab, seeds).items():
-                if "standard start" not in label:
+                if not label.endswith(("standard start", "as printed")):
                     results[f"{panel.key.partition('/')[2]} {label}"] = run
         return results
 
