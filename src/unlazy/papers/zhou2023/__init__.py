@@ -33,21 +33,21 @@ PAPER = {
 _END = {scale: (one.steps[-1],) for scale, one in CLASSIFIER.items()}
 
 
-def _at(*steps: int) -> Shown:
-    """Show the layers at these steps, the last also for the rest, at both scales."""
-    return {"quick": steps, "paper": steps}
+def _at(quick: int, paper: int) -> Shown:
+    """Show all layers at one step."""
+    return {"quick": (quick,), "paper": (paper,)}
 
 
 fig2 = ThreeLayers("fig2", "cross-entropy, after training", CLASSIFIER, _END, lines=None)
-fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(300), lines=2, control=True)
+fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(30, 300), lines=2, control=True)
 fig4 = Activations("fig4", "cifar10")
-fig5 = ThreeLayers("fig5", "squared error with softmax", PROBABILITIES, _at(400), lines=2, printed=PRINTED)
+fig5 = ThreeLayers("fig5", "squared error with softmax", PROBABILITIES, _at(150, 400), lines=2, printed=PRINTED)
 fig6 = GradientDescent("fig6", COLOURS)
 fig7 = Spectrum("fig7", "cifar10")
 fig8 = Accuracy("fig8")
-fig9 = ThreeLayers("fig9", "squared error of class numbers", NUMBERS, _at(200), lines=2)
+fig9 = ThreeLayers("fig9", "squared error of class numbers", NUMBERS, _at(50, 200), lines=2)
 fig10 = Activations("fig10", "mnist")
-fig11 = ThreeLayers("fig11", "squared error on digits", DIGITS, _at(100), lines=1)
+fig11 = ThreeLayers("fig11", "squared error on digits", DIGITS, _at(40, 100), lines=1)
 fig12 = GradientDescent("fig12", FEW, demo=True)
 fig13 = GradientDescent("fig13", WIDE, control=False)
 fig14 = Spectrum("fig14", "mnist")
