@@ -39,7 +39,7 @@ def _at(quick: int, paper: int) -> Shown:
 
 
 fig2 = ThreeLayers("fig2", "cross-entropy, after training", CLASSIFIER, _END, lines=None)
-fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(30, 300), lines=2, control=True)
+fig3 = ThreeLayers("fig3", "cross-entropy, initial stage", CLASSIFIER, _at(60, 300), lines=2, control=True)
 fig4 = Activations("fig4", "cifar10")
 fig5 = ThreeLayers("fig5", "squared error with softmax", PROBABILITIES, _at(150, 400), lines=2, printed=PRINTED)
 fig6 = GradientDescent("fig6", COLOURS)
