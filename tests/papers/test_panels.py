@@ -44,6 +44,7 @@ class Looking:
 def test_the_room_is_found():
     assert {f"chen2022/fig{number}" for number in range(1, 9)} <= set(PANELS)
     assert {f"caron2023/fig{number}" for number in range(1, 12)} <= set(PANELS)
+    assert {f"zhou2023/fig{number}" for number in range(2, 16)} <= set(PANELS)
 
 
 def test_no_two_panels_have_one_key():

@@ -15,6 +15,7 @@ from unlazy.probes import (
     Alignment,
     Condensation,
     CosineMatrix,
+    InputWeights,
     chance,
     cluster_order,
     clusters,
@@ -187,8 +188,13 @@ def test_every_layer_of_a_convolutional_network_is_seen():
     assert set(seen) == {"conv1", "conv1-kernels", "conv2", "conv2-kernels", "dense"}
     assert set(look(Condensation("conv2"), net)) == {"conv2"}
     assert look(CosineMatrix("conv2-kernels"), net)["conv2-kernels"].shape == (12, 12)
-    with pytest.raises(UserError, match=r"no layer 'conv3'\. Did you mean"):
-        look(Condensation("conv3"), net)
+    chosen = look(InputWeights(("conv1", "conv2-kernels")), net)
+    close(chosen["conv1"], net.weights()["conv1"])
+    assert set(chosen) == {"conv1", "conv2-kernels"}
+    assert set(look(InputWeights(), net)) == set(seen)
+    for probe in (Condensation("conv3"), InputWeights(("conv3",))):
+        with pytest.raises(UserError, match=r"no layer 'conv3'\. Did you mean"):
+            look(probe, net)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,8 @@ def test_the_spectrum_is_that_of_z(data):
     close(linear.kernels(), kernels)
     assert linear.second_direction(0.0) == 1.0
     assert linear.second_direction(2 / linear.gap) == pytest.approx(np.exp(-2))
+    three = Linearisation(np.diag([3.0, 2.9, 1.0]), np.zeros(3), 1)
+    assert [three.visible(t) for t in (0.0, 2.0, 20.0, 24.0)] == [3, 2, 2, 1]  # a small gap shows two for long
 
 
 def test_constant_images_have_the_vector_of_ones():
@@ -171,6 +173,7 @@ def test_the_closed_form_is_the_matrix_exponential(data, drive):
         close(read, exact[:, SIZE:total], rel=1e-9, abs=1e-10)
         v = linear.right[0]
         close(prediction.alignments(t), np.abs(w @ v) / np.linalg.norm(w, axis=1), rel=1e-9)
+        assert prediction.deviation(t, 1.1 * w) == pytest.approx(0.1)
         assert prediction.overall(t) == pytest.approx(np.linalg.norm(w @ v) / np.linalg.norm(w))
         assert prediction.change(t) == pytest.approx(
             np.linalg.norm(w - prediction.weights) / np.linalg.norm(start[:, :SIZE])

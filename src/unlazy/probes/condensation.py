@@ -109,7 +109,8 @@ def _layers(network: Network, layer: str | None) -> dict[str, Vectors]:
     return {layer: found[layer]}
 
 
-def _living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
+def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
+    """1 for vectors longer than ``floor`` times the longest, 0 for the others."""
     amplitude = jnp.linalg.norm(vectors, axis=1)
     return (amplitude > floor * jnp.max(amplitude)).astype(amplitude.dtype)
 
@@ -138,22 +139,37 @@ class Condensation(Probe):
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Scalars]:
         """Look at the weights."""
-        return {layer: self._of(vectors) for layer, vectors in _layers(now, self.layer).items()}
+        layers = _layers(now, self.layer)
+        return {layer: condensed(vectors, self.threshold, self.floor) for layer, vectors in layers.items()}
 
-    def _of(self, vectors: Vectors) -> Scalars:
-        alive = _living(vectors, self.floor)
-        d = cosines(vectors)
-        pair = jnp.outer(alive, alive) * (1 - jnp.eye(len(alive), dtype=d.dtype))
-        near, apart = (jnp.sum(pair * (side > self.threshold)) for side in (jnp.abs(d), -d))
-        one = jnp.ones_like(near)
-        return {
-            "pairs": near / jnp.maximum(jnp.sum(pair), one),
-            "opposite": apart / jnp.maximum(near, one),
-            "lines": clusters(vectors, self.threshold, alive=alive).count,
-            "directions": clusters(vectors, self.threshold, signed=True, alive=alive).count,
-            "rank": effective_rank(vectors * alive[:, None]),
-            "alive": jnp.mean(alive),
-        }
+
+def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> Scalars:
+    """What `Condensation` sees of one layer's vectors."""
+    alive = living(vectors, floor)
+    d = cosines(vectors)
+    pair = jnp.outer(alive, alive) * (1 - jnp.eye(len(alive), dtype=d.dtype))
+    near, apart = (jnp.sum(pair * (side > threshold)) for side in (jnp.abs(d), -d))
+    one = jnp.ones_like(near)
+    return {
+        "pairs": near / jnp.maximum(jnp.sum(pair), one),
+        "opposite": apart / jnp.maximum(near, one),
+        "lines": clusters(vectors, threshold, alive=alive).count,
+        "directions": clusters(vectors, threshold, signed=True, alive=alive).count,
+        "rank": effective_rank(vectors * alive[:, None]),
+        "alive": jnp.mean(alive),
+    }
+
+
+class InputWeights(Probe):
+    """The vectors themselves, input weights of every neuron or kernel, of all layers or of those named."""
+
+    layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, "_ _"]]:
+        """Look at the weights."""
+        if self.layers is None:
+            return now.weights()
+        return {layer: _layers(now, layer)[layer] for layer in self.layers}
 
 
 def _plain(direction: Any) -> str | tuple[float, ...]:

@@ -8,26 +8,17 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from unlazy.activations import Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, Trajectory
-from unlazy.losses import Loss
 from unlazy.networks import ConvNet, Network
-from unlazy.probes import Probe
+from unlazy.probes import InputWeights
 from unlazy.theory._base import Hypothesis, Theorem
 from unlazy.theory.zhou2023.dynamics import Prediction, order, predict
 
 PAPER = "Zhou, Zhou, Li, Xu (2023)"
-
-
-class ChannelWeights(Probe):
-    """θ_W,β = (W_β; b_β) of every channel of the first convolution."""
-
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, "_ _"]:
-        """Look at the weights."""
-        return now.weights()["conv1"]
+WEIGHTS = InputWeights(("conv1",))  # θ_W,β = (W_β; b_β) of every channel
 
 
 def is_known(network: Network) -> bool:

@@ -20,7 +20,7 @@ from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 from unlazy.theory.zhou2023._setting import (
     PAPER,
-    ChannelWeights,
+    WEIGHTS,
     epsilon,
     inside,
     is_known,
@@ -51,7 +51,7 @@ class LinearFlow(Theorem):
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """The weights."""
-        return [ChannelWeights()] if is_known(network) else []
+        return [WEIGHTS] if is_known(network) else []
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
         """The paper's model, and a look before T_eff."""
@@ -63,9 +63,8 @@ class LinearFlow(Theorem):
     def conclude(self, run: Trajectory) -> Finding:
         """Compare weights with eq. 44 at every look."""
         found, (end, there) = prediction(run), inside(run)
-        seen = np.asarray(through(run, ChannelWeights()), float)
-        exact = [found.at(float(t))[0] for t in run.times]
-        off = np.array([np.linalg.norm(w - e) / np.linalg.norm(e) for w, e in zip(seen, exact, strict=True)])
+        seen = np.asarray(through(run, WEIGHTS)["conv1"], float)
+        off = np.array([found.deviation(float(t), w) for t, w in zip(run.times, seen, strict=True)])
         bad = np.flatnonzero(off > self.within)
         aligned = found.time_of(0.999)
         numbers = {
@@ -115,7 +114,7 @@ class KernelsCondense(Theorem):
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """The weights."""
-        return [ChannelWeights()] if is_known(network) else []
+        return [WEIGHTS] if is_known(network) else []
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
         """The paper's model, no zero pixels, and a look before T_eff."""
@@ -131,7 +130,7 @@ class KernelsCondense(Theorem):
         found, (end, there) = prediction(run), inside(run)
         last = int(np.flatnonzero(there)[-1])
         t, v = float(run.times[last]), found.linear.right[0]
-        seen = np.asarray(through(run, ChannelWeights()), float)
+        seen = np.asarray(through(run, WEIGHTS)["conv1"], float)
         start, now = seen[0] if run.times[0] == 0 else found.weights, seen[last]
         change = float(np.linalg.norm(now - start) / np.linalg.norm(start))
         aligned = float(np.linalg.norm(now @ v) / np.linalg.norm(now))

@@ -62,6 +62,11 @@ class Prediction:
         grown = 1 / small if small > 0 else math.inf
         return grown * (x @ self.linear.right[:r]) + rest_w, grown * (y @ u) + rest_a + t * free[None]
 
+    def deviation(self, t: float, weights: np.ndarray) -> float:
+        """How far weights θ_W seen at a time are from these, as a share of their length, all channels together."""
+        exact = self.at(t)[0]
+        return float(np.linalg.norm(weights - exact) / np.linalg.norm(exact))
+
     def alignments(self, t: float, k: int = 0) -> np.ndarray:
         """|<θ_W,β, v_(k+1)>| / |θ_W,β| of every channel β at a time."""
         x, _, small = self._along(t)

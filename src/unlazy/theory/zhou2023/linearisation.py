@@ -107,6 +107,10 @@ class Linearisation:
         """e^(-Δλ t), by which the second direction is behind the first at a time: near 1 both are seen (figure 3)."""
         return float(np.exp(-self.gap * time))
 
+    def visible(self, time: float, share: float = 0.1) -> int:
+        """How many directions are seen at a time: v_k behind v_1 by no more than e^(-(λ_1 - λ_k) t) ≥ ``share``."""
+        return int(np.sum(np.exp((self.values - self.values[0]) * time) >= share))
+
 
 def linearise(
     data: Dataset, kernel: int, loss: Loss | None = None, activation: Activation | None = None

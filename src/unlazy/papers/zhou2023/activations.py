@@ -1,0 +1,133 @@
+"""Two layers with ReLU, sigmoid and tanh: all condense, the sigmoid with one sign."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from unlazy.lab import Lab
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import canvas
+from unlazy.papers.zhou2023 import _claims as claims
+from unlazy.papers.zhou2023 import _draw as draw
+from unlazy.papers.zhou2023._settings import (
+    SQUARED,
+    STAND_IN,
+    STANDARD,
+    START,
+    Pictures,
+    Training,
+    clock,
+    even,
+    pictures_shown,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Steps = dict[str, tuple[float, int]]  # rate and number of steps of each activation
+_STEPS: dict[Scale, dict[Pictures, Steps]] = {
+    # Larger rates and as many times fewer steps: Adam moves by its rate in each step.
+    "quick": {
+        "cifar10": {"relu": (1e-5, 50), "sigmoid": (2.5e-5, 100), "tanh": (5e-6, 40)},
+        "mnist": {"sigmoid": (2.5e-6, 50), "relu": (2.5e-6, 60), "tanh": (2.5e-5, 40)},
+    },
+    "paper": {
+        "cifar10": {"relu": (5e-7, 1000), "sigmoid": (5e-7, 5000), "tanh": (5e-7, 300)},
+        "mnist": {"sigmoid": (5e-7, 252), "relu": (5e-7, 302), "tanh": (5e-6, 200)},
+    },
+}
+_CONTROL = (0, 1, 2, 5, 10, 20, 50, 100)
+_TANH, _STANDARD = "tanh", "tanh, standard start"
+
+
+def training(pictures: Pictures, scale: Scale, activation: str, standard: bool = False) -> Training:
+    """Give one network: with a dense layer and cross-entropy on CIFAR-10, linear with class numbers on MNIST."""
+    quick, colour = scale == "quick", pictures == "cifar10"
+    rate, steps = _STEPS[scale][pictures][activation]
+    one = Training(
+        pictures,
+        n=60 if quick else 500,
+        channels=(16,) if quick else (32,),
+        kernel=5,
+        rate=rate,
+        steps=even(steps, 9),
+        loss="cross-entropy" if colour else SQUARED,
+        activation=activation,
+        dense=(64 if quick else 1024) if colour else None,
+    )
+    return dataclasses.replace(one, standard=True, steps=_CONTROL) if standard else one
+
+
+class Activations(Panel):
+    """Figures 4 and 10: cosines of all pairs of kernels, a heat map for each activation."""
+
+    def __init__(self, figure: str, pictures: Pictures) -> None:
+        self.key = f"zhou2023/{figure}"
+        self.pictures: Pictures = pictures
+        name = {"cifar10": "colour images", "mnist": "digits"}[pictures]
+        self.title = f"Figure {figure.removeprefix('fig')}: three activations on {name}"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Sizes and steps."""
+        return {
+            scale: f"{training(self.pictures, scale, _TANH).told()}, "
+            + ", ".join(f"{name}: {steps:,} steps" for name, (_, steps) in table[self.pictures].items())
+            for scale, table in _STEPS.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        rates = "; ".join(
+            f"{name} {steps:,} steps at {rate:g}" for name, (rate, steps) in _STEPS["paper"][self.pictures].items()
+        )
+        loss = (
+            "cross-entropy through a layer of ReLU units"
+            if self.pictures == "cifar10"
+            else "the squared error of class numbers, read out linearly"
+        )
+        return (
+            "Cosines between kernels of 5 x 5, one for each pair of an input and an output channel, in an order that "
+            f"puts clusters together: yellow the same, purple the opposite direction. Full-batch Adam on {loss} (paper "
+            f"scale: {rates}; quick scale: larger rates, fewer steps). {START}; γ = 2. The "
+            f"control starts from {STANDARD}. {STAND_IN}."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Train with all activations, and the control."""
+        results = {}
+        for activation in _STEPS[scale][self.pictures]:
+            one = training(self.pictures, scale, activation)
+            results[activation] = lab.run(one.recipe(f"{self.pictures} {activation}", scale, seeds))
+        control = training(self.pictures, scale, _TANH, standard=True)
+        results[_STANDARD] = lab.run(control.recipe(f"{self.pictures} {_STANDARD}", scale, seeds))
+        return results
+
+    def claims(self, results: Results) -> list[Claim]:
+        """All condense; tanh with two signs, sigmoid with one, ReLU once the dead kernels are told apart."""
+        check_finished(results)
+        lines = {"tanh": 1, "sigmoid": 1, "relu": 2}  # relu does not join opposite kernels into one line
+        return [
+            claims.condense(
+                results,
+                lines,
+                "we can still see a very clear condensation phenomenon",
+                floors={"relu": claims.DEAD},
+            ),
+            claims.two_signs(results, (_TANH,), "condense at two opposite directions when the activation is tanh"),
+            claims.one_sign(results, "sigmoid", "the heat map of the sigmoid has one colour"),
+            claims.control(results, _TANH, _STANDARD),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """A heat map for each activation, in the paper's order."""
+        figure, axes = canvas(3, 11.0, 3.9)
+        pictures = [
+            draw.heat(one, results[name], "conv1", f"{name}, step {clock(results[name])[0][-1]:g}")
+            for one, name in zip(axes, _STEPS["paper"][self.pictures], strict=True)
+        ]
+        figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
+        figure.suptitle(f"zhou2023, kernels of the first layer, {pictures_shown(results)}", fontsize=10)
+        return figure

@@ -1,0 +1,205 @@
+"""Beyond the paper: where networks are lazy and where they condense, over the size of the start and the width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unlazy.lab import Lab, Recipe, draw_data
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import canvas
+from unlazy.papers.zhou2023._claims import NEAR, NEARLY_ALL, SPREAD, look
+from unlazy.papers.zhou2023._settings import STAND_IN, fall, pictures_of, pictures_shown
+from unlazy.theory.zhou2023 import linearise
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    n: int
+    gammas: tuple[float, ...]
+    widths: tuple[int, ...]
+
+
+_SCALES: dict[Scale, _Sizes] = {
+    "quick": _Sizes(20, (0.5, 1.0, 1.5, 2.0, 3.0, 4.0), (16, 64, 256)),
+    "paper": _Sizes(100, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0), (16, 64, 256, 1024)),
+}
+_KERNEL = 5
+_HALF = 0.5  # the share of its loss that each network has learnt away when it is looked at
+# Looks in units of the time that one direction alone would need: fine around it, then on, for networks that start
+# from large outputs.
+_GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
+
+
+def needed(largest: float, power: float, channels: int, epsilon: float) -> float:
+    """Time in which one direction alone grows to the size of the targets.
+
+    With x_β = <θ_W,β, v_1> and y_β = <θ_a,β, u_1>, Σ_β x_β y_β = M ε² sinh 2λ_1 t on average (eq. 44), and the outputs
+    have the size of the targets where it is mean(y²) / λ_1. It is log-like from small weights, and like 1/(M ε²), the
+    time of a kernel machine, from large ones.
+    """
+    return math.asinh(power / largest / (channels * epsilon**2)) / (2 * largest)
+
+
+def recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Recipe:
+    """Give the recipe of one point of the map: all weights from N(0, ε²) with ε = M^(-γ/2)."""
+    epsilon = float(channels) ** (-gamma / 2)
+    data = pictures_of("mnist", scale, _SCALES[scale].n)
+    options: dict[str, Any] = {"data": data, "seeds": seeds or 1, "same_data": True}
+    network = {"kind": "conv-net", "channels": [channels], "kernel": _KERNEL, "scale": epsilon, "rescaled": True}
+    (images, *_) = draw_data(Recipe(network=network, times=[0.0], **options))
+    largest = float(linearise(images, _KERNEL).values[0])
+    unit = needed(largest, float(np.mean(np.square(images.y))), channels, epsilon)
+    return Recipe(
+        name=f"zhou2023 phase γ={gamma:g} M={channels}",
+        network=network,
+        flow={"kind": "gradient-flow", "tolerance": 1e-3},
+        times=[float(unit * share) for share in _GRID],
+        probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],
+        dtype="float32",
+        **options,
+    )
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is seen of one network when its loss has halved."""
+
+    pairs: float  # share of pairs of kernels with |cos| > 0.95
+    change: float  # |θ_W - θ_W(0)| / |θ_W(0)|
+    halved: bool
+
+
+def measure(run: xr.Dataset) -> Point:
+    """Look where the loss (median over seeds) has halved, at the end if it never does."""
+    falls = np.median(fall(run), axis=0)
+    enough = np.flatnonzero(falls >= _HALF)
+    at = int(enough[0]) if enough.size else len(falls) - 1
+    weights = run["input-weights.conv1"].values
+    moved = np.linalg.norm(weights[:, at] - weights[:, 0], axis=(1, 2)) / np.linalg.norm(weights[:, 0], axis=(1, 2))
+    return Point(look(run, "conv1", at).pairs, float(moved.mean()), bool(enough.size))
+
+
+def point_of(label: str) -> tuple[float, int]:
+    """Read γ and M from a label such as "γ=2 M=64"."""
+    gamma, width = (part.partition("=")[2] for part in label.split())
+    return float(gamma), int(width)
+
+
+def _map(results: Results) -> tuple[list[float], list[int], dict[tuple[float, int], Point]]:
+    found = {point_of(label): measure(run) for label, run in results.items()}
+    return sorted({gamma for gamma, _ in found}), sorted({width for _, width in found}), found
+
+
+class PhaseMap(Panel):
+    """Condensation and relative change of the weights over (γ, M), at an equal relative decrease of the loss."""
+
+    def __init__(self, key: str) -> None:
+        self.key = f"zhou2023/{key}"
+        self.title = "Beyond the paper: lazy and condensed networks, over the size of the start and the width"
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Images and the grid."""
+        return {
+            scale: f"n = {one.n}, {len(one.gammas)} γ from {one.gammas[0]:g} to {one.gammas[-1]:g}, M = "
+            f"{', '.join(map(str, one.widths))}"
+            for scale, one in _SCALES.items()
+        }
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
+            "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
+            f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
+            "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
+            f"condense where that is large. {STAND_IN}."
+        )
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Train every point."""
+        sizes = _SCALES[scale]
+        return {
+            f"γ={gamma:g} M={m}": lab.run(recipe(scale, gamma, m, seeds))
+            for gamma in sizes.gammas
+            for m in sizes.widths
+        }
+
+    def claims(self, results: Results) -> list[Claim]:
+        """The boundary lies at γ = 1; kernels condense beyond it only."""
+        check_finished(results)
+        gammas, widths, found = _map(results)
+        halved = all(one.halved for one in found.values())
+        slopes = {gamma: _slope(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
+        pairs = {gamma: [found[gamma, m].pairs for m in widths] for gamma in gammas}
+        lazy, rich = [g for g in gammas if g < 1], [g for g in gammas if g > 1]
+        return [
+            Claim(
+                text="the relative change of the weights falls with M for every γ < 1 and grows with M for every γ > 1 "
+                "(exponent p of a fit M^p), when all losses have halved",
+                paper="the relative change as the width approaches infinity is 0 in the linear regime and infinite in "
+                "the condensed one (section 2); Theorem 1 asks for γ > 1",
+                measured=", ".join(f"γ={gamma:g}: p = {slope:+.2f}" for gamma, slope in slopes.items()),
+                holds=halved and all(slopes[g] < 0 for g in lazy) and all(slopes[g] > 0 for g in rich),
+            ),
+            Claim(
+                text=f"kernels condense far beyond that line only: less than {SPREAD:.0%} of pairs have |cos| > "
+                f"{NEAR:g} for γ up to 1, and at the largest γ at least {NEARLY_ALL:.0%}, at every M",
+                paper="condensation is a frequent occurrence in the non-linear regime",
+                measured="; ".join(
+                    f"γ={gamma:g}: {', '.join(f'{share:.1%}' for share in shares)}" for gamma, shares in pairs.items()
+                )
+                + f" (M = {', '.join(map(str, widths))})",
+                holds=halved
+                and all(max(pairs[g]) < SPREAD for g in gammas if g <= 1)
+                and min(pairs[gammas[-1]]) >= NEARLY_ALL,
+            ),
+        ]
+
+    def draw(self, results: Results) -> Figure:
+        """Two maps, γ across and M up."""
+        gammas, widths, found = _map(results)
+        figure, axes = canvas(2, 9.4, 3.8)
+        pairs = np.array([[found[gamma, m].pairs for gamma in gammas] for m in widths])
+        change = np.array([[found[gamma, m].change for gamma in gammas] for m in widths])
+        _cells(figure, axes[0], gammas, widths, pairs, "share of pairs with |cos| > 0.95", (0.0, 1.0))
+        ends = (math.floor(np.log10(change.min())), math.ceil(np.log10(change.max())))
+        _cells(figure, axes[1], gammas, widths, np.log10(change), "log₁₀ of the relative change of the weights", ends)
+        figure.suptitle(f"Lazy and condensed, {pictures_shown(results)}", fontsize=10)
+        return figure
+
+
+def _slope(widths: Sequence[int], values: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
+
+
+def _cells(
+    figure: Figure,
+    axes: Axes,
+    gammas: Sequence[float],
+    widths: Sequence[int],
+    values: np.ndarray,
+    title: str,
+    ends: tuple[float, float],
+) -> None:
+    """Draw a cell for each point, and the line γ = 1 between those on its sides."""
+    picture = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=ends[0], vmax=ends[1])
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set_yticks(range(len(widths)), [str(m) for m in widths])
+    axes.axvline(float(np.interp(1.0, gammas, np.arange(len(gammas)))), color="white", linestyle="--", linewidth=1)
+    axes.grid(visible=False)
+    axes.set_xlabel("γ = -log ε² / log M")
+    axes.set_ylabel("M")
+    axes.set_title(title, fontsize=9)
+    figure.colorbar(picture, ax=axes)

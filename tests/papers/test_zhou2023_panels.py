@@ -1,0 +1,462 @@
+"""Panels of zhou2023: claims hold on kernels as the paper describes them, fail on others, and panels run end to end."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from unlazy._errors import UserError
+from unlazy.lab import Lab
+from unlazy.papers import zhou2023
+from unlazy.papers.zhou2023 import _claims, activations, channels, deep, descent, phase, prediction, spectrum
+from unlazy.papers.zhou2023._settings import SQUARED, Training, even, fall
+from unlazy.theory.zhou2023 import Linearisation, Prediction
+
+SIZE, M = 25, 16
+rng = np.random.default_rng(7)
+ONES = np.ones(SIZE) / 5
+OTHER = np.where(np.arange(SIZE) % 2, 1.0, -1.0) / 5
+TIMES = np.arange(5.0)
+
+
+def spread(count=M):
+    return rng.normal(size=(count, SIZE))
+
+
+def along(direction, signs, noise=0.02):
+    """Kernels of different lengths along one direction."""
+    signs = np.asarray(signs, float)
+    lengths = rng.uniform(0.5, 2.0, len(signs))
+    return (signs * lengths)[:, None] * (direction + noise * rng.normal(size=(len(signs), SIZE)) / 5)
+
+
+def both(count=M):
+    return np.where(np.arange(count) % 2, 1.0, -1.0)
+
+
+def stored(end, start=None, loss=None, error=None, inputs=1, data="mnist"):
+    """A run as it comes from the store: kernels of its layers at the start, and at every later look."""
+    variables = {}
+    for layer, kernels in end.items():
+        first = spread(len(kernels)) if start is None else start[layer]
+        every = np.stack([first, *[kernels] * (len(TIMES) - 1)])[None]
+        variables[f"input-weights.{layer}-kernels"] = (("seed", "time", f"{layer}_0", f"{layer}_1"), every)
+    loss = 10 - 0.1 * TIMES if loss is None else loss
+    variables["train-loss"] = (("seed", "time"), np.asarray(loss, float)[None])
+    if error is not None:
+        variables["train-error"] = (("seed", "time"), np.asarray(error, float)[None])
+    recipe = {
+        "data": {"kind": data},
+        "network": {"channels": [len(next(iter(end.values()))) // inputs]},
+        "flow": {"kind": "descent", "rate": 1.0},
+    }
+    attrs = {"status": "finished", "finished": 1, "seconds": 1.0, "recipe": json.dumps(recipe)}
+    return xr.Dataset(variables, {"seed": [0], "time": TIMES}, attrs)
+
+
+def verdicts(panel, results):
+    found = panel.claims(results)
+    assert all(claim.text and claim.paper and claim.measured for claim in found)
+    assert all(isinstance(claim.holds, bool) for claim in found)
+    return [claim.holds for claim in found]
+
+
+# ---------------------------------------------------------------- figures 6, 12 and 13
+
+CONDENSE, SIGNS, ALONG, CONTROL = range(4)
+
+
+def descended(kernels=None, control=None, loss=None, control_loss=None):
+    kernels = along(ONES, both()) if kernels is None else kernels
+    return {
+        "small weights": stored({"conv1": kernels}, loss=loss),
+        "standard start": stored({"conv1": spread() if control is None else control}, loss=control_loss),
+    }
+
+
+def test_figures_6_and_12_hold_where_the_paper_is_right():
+    assert verdicts(zhou2023.fig12, descended()) == [True] * 4
+    assert verdicts(zhou2023.fig13, descended()) == [True] * 3  # it has no control
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({"kernels": spread()}, {CONDENSE, SIGNS, ALONG, CONTROL}),
+        ({"kernels": along(ONES, np.ones(M))}, {SIGNS}),
+        ({"kernels": along(OTHER, both())}, {ALONG}),
+        ({"control": along(ONES, both())}, {CONTROL}),
+        ({"control_loss": 10 - 1e-3 * TIMES}, {CONTROL}),  # it never falls as far
+        ({"loss": 10 + 0.1 * TIMES}, {CONTROL}),  # there is no decrease to compare at
+    ],
+)
+def test_claims_of_figure_12_fail_one_by_one(changes, broken):
+    given = verdicts(zhou2023.fig12, descended(**changes))
+    assert {index for index, holds in enumerate(given) if not holds} == broken
+
+
+def test_the_control_is_seen_where_its_loss_has_fallen_as_far():
+    results = descended(control_loss=[10, 9.9, 9.7, 9.55, 9.0])
+    claim = zhou2023.fig12.claims(results)[CONTROL]
+    assert "by 4.00e-02 from small weights, by 4.50e-02 from the standard start" in claim.measured
+
+
+def test_amplitudes_and_orientations_are_drawn():
+    left, right, *_ = zhou2023.fig12.draw(descended()).axes
+    assert left.get_images()[0].get_array().shape == (M, M)
+    assert len(right.get_lines()[0].get_ydata()) == M
+
+
+# ---------------------------------------------------------------- figures 4 and 10
+
+
+def trained(**changes):
+    runs = {
+        "relu": stored({"conv1": along(ONES, np.ones(M))}),
+        "sigmoid": stored({"conv1": along(ONES, np.ones(M))}),
+        "tanh": stored({"conv1": along(ONES, both())}),
+        "tanh, standard start": stored({"conv1": spread()}),
+    }
+    return runs | {name: stored({"conv1": kernels}) for name, kernels in changes.items()}
+
+
+def test_figures_4_and_10_hold_where_the_paper_is_right():
+    assert verdicts(zhou2023.fig4, trained()) == [True] * 4
+    assert verdicts(zhou2023.fig10, trained()) == [True] * 4
+
+
+def test_a_sigmoid_with_two_signs_is_noticed():
+    assert verdicts(zhou2023.fig10, trained(sigmoid=along(ONES, both()))) == [True, True, False, True]
+
+
+def test_dead_kernels_of_a_relu_are_told_apart():
+    half_dead = np.concatenate([along(ONES, np.ones(M // 2)), 1e-3 * spread(M // 2)])
+    claim = zhou2023.fig4.claims(trained(relu=half_dead))[0]
+    assert claim.holds
+    assert "50% of kernels alive" in claim.measured
+    assert not zhou2023.fig4.claims(trained(relu=np.concatenate([half_dead[: M // 2], spread(M // 2)])))[0].holds
+
+
+def test_signs_of_a_sigmoid_are_those_of_one_input_channel():
+    """With three inputs, kernels of red may point against those of green and blue."""
+    channels = np.stack([along(sign * ONES, np.ones(M)) for sign in (-1, 1, 1)], axis=1).reshape(-1, SIZE)
+    run = stored({"conv1": channels}, inputs=3)
+    assert _claims.by_input(run).shape == (1, 3, M, SIZE)
+    assert _claims.one_sign({"sigmoid": run}, "sigmoid", "paper").holds
+    assert np.all(_claims.to_ones(run)[0, 0] < -0.9)
+    assert np.all(_claims.to_ones(run)[0, 1:] > 0.9)
+
+
+def test_a_heat_map_for_each_activation():
+    assert len(zhou2023.fig4.draw(trained()).axes) == 4  # and a scale
+
+
+# ---------------------------------------------------------------- figures 2, 3, 5, 8, 9 and 11
+
+
+def layers(kernels=None):
+    return {f"conv{layer}": along(OTHER, both()) if kernels is None else kernels for layer in (1, 2, 3)}
+
+
+def test_figure_3_holds_where_the_paper_is_right():
+    small = stored(layers(), error=[0.9] * 5)
+    results = {"step 4": small, "standard start": stored(layers(spread()))}
+    assert verdicts(zhou2023.fig3, results) == [True] * 4
+    late = {"step 4": stored(layers(), error=[0.9, 0.5, 0.3, 0.2, 0.1], loss=[10, 8, 6, 4, 2])}
+    late["standard start"] = stored(layers(spread()), loss=[10, 8, 6, 4, 2])
+    assert verdicts(zhou2023.fig3, late) == [True, True, False, True]
+    assert len(zhou2023.fig3.draw(results).axes) == 4
+
+
+def test_two_lines_are_allowed_where_the_paper_sees_two_pairs_of_directions():
+    two = np.concatenate([along(ONES, both(M // 2)), along(OTHER, both(M // 2))])
+    assert verdicts(zhou2023.fig9, {"step 4": stored(layers(two))}) == [True, True]
+    assert verdicts(zhou2023.fig11, {"step 4": stored(layers(two))}) == [False, True]
+
+
+def test_figure_5_cannot_be_as_printed():
+    def printed(moved, gamma=1.2):
+        first = {f"conv{layer}": 5e-4 * spread() for layer in (1, 2, 3)}
+        run = stored({layer: kernels + moved for layer, kernels in first.items()}, start=first)
+        recipe = {"network": {"channels": [M], "gamma": gamma}, "flow": {"rate": 1e-4}}  # 4 steps: 1.3e-3 at most
+        run.attrs["recipe"] = json.dumps(recipe)
+        return run.assign_coords(time=1e-4 * TIMES)
+
+    shown = stored(layers())
+    assert verdicts(zhou2023.fig5, {"step 4": shown, "as printed": printed(1e-4)}) == [True] * 3
+    assert verdicts(zhou2023.fig5, {"step 4": shown, "as printed": printed(2e-3)}) == [True, True, False]
+    assert zhou2023.fig5.caption.endswith("3 x 3.")
+
+
+def test_figures_2_and_8_tell_how_far_training_got():
+    done, not_done = (stored(layers(), error=[0.9, 0.5, 0.3, 0.1, last]) for last in (0.0, 0.02))
+    assert verdicts(zhou2023.fig2, {"step 4": done}) == [True, True]
+    assert verdicts(zhou2023.fig2, {"step 4": not_done}) == [True, False]
+    assert verdicts(zhou2023.fig8, {"cross-entropy": done}) == [True]
+    assert "98.0% at the end" in zhou2023.fig8.claims({"cross-entropy": not_done})[0].measured
+    curve = zhou2023.fig8.draw({"cross-entropy": done}).axes[0].get_lines()[0].get_ydata()
+    np.testing.assert_allclose(curve, [0.1, 0.5, 0.7, 0.9, 1.0])
+    assert not verdicts(zhou2023.fig2, {"step 4": stored(layers(spread()), error=[0.9] * 5)})[0]
+
+
+def test_each_layer_is_shown_at_its_own_step():
+    assert deep.steps_of("step 200, 300") == [200, 300, 300]
+    assert deep.steps_of("step 100") == [100] * 3
+    run = stored(layers())
+    every = run["input-weights.conv1-kernels"].values.copy()
+    every[:, 2] = 5.0
+    run["input-weights.conv1-kernels"] = (run["input-weights.conv1-kernels"].dims, every)
+    shown = deep._at_shown({"step 2, 3": run})
+    assert shown.sizes["time"] == 4
+    np.testing.assert_array_equal(shown["input-weights.conv1-kernels"].values[:, -1], 5.0)
+    np.testing.assert_array_equal(
+        shown["input-weights.conv2-kernels"].values[:, -1], run["input-weights.conv2-kernels"].values[:, 3]
+    )
+
+
+def test_an_unfinished_run_is_not_judged():
+    results = descended()
+    results["small weights"].attrs |= {"finished": 0, "status": "diverged"}
+    with pytest.raises(UserError, match="ended early"):
+        zhou2023.fig12.claims(results)
+
+
+def test_figure_15_leaves_controls_out_and_asks_that_losses_fall():
+    class Lent:
+        def __init__(self, key, results):
+            self.key, self.results = key, results
+
+        def run(self, scale, lab, seeds):
+            return self.results
+
+    panel = type(zhou2023.fig15)("fig15", [Lent("zhou2023/fig4", trained()), Lent("zhou2023/fig6", descended())])
+    results = panel.run("quick", None)
+    assert list(results) == ["fig4 relu", "fig4 sigmoid", "fig4 tanh", "fig6 small weights"]
+    assert verdicts(panel, results) == [True]
+    assert not verdicts(panel, results | {"fig6 small weights": stored({"conv1": spread()}, loss=10 + TIMES)})[0]
+    assert len([axes for axes in panel.draw(results).axes if axes.get_visible()]) == 4
+
+
+# ---------------------------------------------------------------- figures 7 and 14
+
+
+def drawn(monkeypatch, eigenvalues, ones):
+    one = spectrum.Draw(np.asarray(eigenvalues, float), np.asarray(ones, float), 0.8)
+    monkeypatch.setattr(spectrum, "draws", lambda results: [one, one])
+
+
+def looked(data):
+    run = stored({"conv1": spread()}, data=data)
+    return {"draws from 0": run.assign({"alignment.conv1-kernels.cosine": (("seed",), [0.1])})}
+
+
+def test_figures_7_and_14_compare_with_the_numbers_of_the_paper(monkeypatch):
+    drawn(monkeypatch, [100, 5, 1], [0.99968])
+    assert verdicts(zhou2023.fig14, looked("mnist")) == [True, True]
+    drawn(monkeypatch, [100, 30, 1], [0.9995])
+    assert verdicts(zhou2023.fig14, looked("mnist")) == [False, False]
+    assert verdicts(zhou2023.fig14, looked("digits")) == [False, True]  # a stand-in has its own numbers
+    drawn(monkeypatch, [100, 5, 1], [0.97, 0.998, 0.9990])
+    assert verdicts(zhou2023.fig7, looked("cifar10")) == [True, True]
+    drawn(monkeypatch, [100, 5, 1], [0.97, 0.990, 0.9990])
+    assert verdicts(zhou2023.fig7, looked("cifar10")) == [True, False]
+    assert len(zhou2023.fig7.draw(looked("cifar10")).axes) == 2
+
+
+def test_draws_are_made_a_few_at_a_time():
+    asked = []
+
+    class Noting:
+        def run(self, recipe):
+            asked.append((recipe.seed, recipe.seeds))
+
+    zhou2023.fig14.run("paper", Noting())
+    assert asked == [(first, 10) for first in range(0, 50, 10)]
+
+
+# ---------------------------------------------------------------- beyond the paper
+
+
+def test_crossings_are_interpolated():
+    times, values = np.array([0.0, 1.0, 3.0]), np.array([0.0, 1.0, 2.0])
+    assert prediction._crossing(times, values, 1.5) == pytest.approx(2.0)
+    assert prediction._crossing(times, values, 0.0) == 0.0
+    assert prediction._crossing(times, values, 2.5) == np.inf
+
+
+@pytest.fixture
+def known():
+    z = np.diag([5.0, 2.0, 1.0, 0.5])
+    return Prediction(Linearisation(z, np.zeros(4), 1), 1e-6 * rng.normal(size=(M, 4)), 1e-6 * rng.normal(size=(M, 4)))
+
+
+def followed(known, speed=1.0, factor=1.0):
+    """A run that does what is predicted, at another speed or with weights that are off by a factor."""
+    unit = known.time_of(0.999)
+    times = unit * prediction._GRID
+    weights = np.stack([factor * known.at(speed * float(t))[0] for t in times])[None]
+    recipe = {"network": {"scale": 1e-6}, "data": {"kind": "mnist"}}
+    attrs = {"finished": 1, "status": "finished", "seconds": 1.0, "recipe": json.dumps(recipe)}
+    variables = {"input-weights.conv1": (("seed", "time", "a", "b"), weights)}
+    return xr.Dataset(variables, {"seed": [0], "time": times}, attrs)
+
+
+def test_training_that_follows_the_prediction_is_on_time(known, monkeypatch):
+    monkeypatch.setattr(prediction, "predictions", lambda written: (known,))
+    found = prediction.measure(followed(known))
+    assert found.ratio == pytest.approx(1.0, abs=1e-3)  # what interpolation between looks leaves
+    assert found.kept == np.inf
+    assert found.effective == pytest.approx(known.effective_time(1e-6))
+    slower = prediction.measure(followed(known, speed=0.9))
+    assert slower.ratio == pytest.approx(1 / 0.9, rel=1e-3)
+    assert slower.kept < known.time_of(0.999)
+
+
+def test_claims_about_predicted_times_fail_one_by_one(monkeypatch):
+    def judged(ratios, kept, effective=0.1):
+        ones = [prediction.Measured(1.0, r, k, effective) for r, k in zip(ratios, kept, strict=True)] * 2
+        found = iter(ones)
+        monkeypatch.setattr(prediction, "measure", lambda run: next(found))
+        labels = [f"{pictures} ε={epsilon:g}" for pictures in prediction._KERNEL for epsilon in prediction._EPSILONS]
+        return verdicts(zhou2023.predicted_time, {label: stored({"conv1": spread()}) for label in labels})
+
+    assert judged([1.0, 1.001, 0.97, 0.6], [np.inf, np.inf, 1.5, 0.5]) == [True] * 3
+    assert judged([1.1, 1.001, 0.97, 0.6], [2.0, 1.5, 1.0, 0.5]) == [False, True, True]
+    assert judged([1.04, 1.001, 1.0, 1.02], [2.0, 1.5, 1.0, 0.5]) == [True, False, True]
+    assert judged([1.0, 1.001, 0.97, np.inf], [2.0, 2.5, 1.0, 0.5]) == [True, True, False]
+    assert judged([1.0, 1.001, 0.97, 0.6], [2.0, 1.5, 1.0, 0.5], effective=0.7) == [True, True, False]
+
+
+def test_one_direction_needs_the_time_that_the_phase_map_takes_for_it():
+    """Against eq. 44 with many channels, from small and from large weights."""
+    z, power, m = np.diag([5.0, 1.0]), 3.0, 40_000
+    for epsilon in (1e-5, 0.05):
+        found = Prediction(Linearisation(z, np.zeros(2), 1), *(epsilon * rng.normal(size=(2, m, 2))))
+        (w, a), (w_0, a_0) = (found.at(t) for t in (phase.needed(5.0, power, m, epsilon), 0.0))
+        grown = np.sum(w[:, 0] * a[:, 0] - w_0[:, 0] * a_0[:, 0])
+        assert grown == pytest.approx(power / 5.0, rel=0.05)  # chance is of the order of 1/√m = 0.5 %
+
+
+def test_claims_of_the_phase_map_fail_one_by_one(monkeypatch):
+    def judged(change, pairs, halved=True):
+        monkeypatch.setattr(
+            phase, "measure", lambda run: phase.Point(pairs(*run.point), change(*run.point), bool(halved))
+        )
+
+        class One:
+            attrs = {"finished": 1}  # noqa: RUF012
+
+            def __init__(self, *point):
+                self.point = point
+
+        grid = [(g, m) for g in (0.5, 1.0, 2.0, 4.0) for m in (16, 64)]
+        return verdicts(zhou2023.phase_map, {f"γ={g:g} M={m}": One(g, m) for g, m in grid})
+
+    right = (lambda g, m: m ** ((g - 1) / 2), lambda g, m: 0.95 if g > 3 else 0.0)
+    assert judged(*right) == [True, True]
+    assert judged(lambda g, m: m**0.5, right[1]) == [False, True]
+    assert judged(right[0], lambda g, m: 0.0) == [True, False]
+    assert judged(right[0], lambda g, m: 0.95) == [True, False]
+    assert judged(*right, halved=False) == [False, False]
+
+
+def test_ratios_of_theorem_1_are_near_their_limits_up_to_chance():
+    assert channels.Ratios(2.0, 3.0, 0.9, 3.1, 0.91, 1024).near
+    assert not channels.Ratios(2.0, 3.0, 0.9, 4.0, 0.91, 1024).near
+    assert not channels.Ratios(2.0, 3.0, 0.7, 3.0, 0.91, 1024).near
+    assert channels.Ratios(2.0, 3.0, 0.7, 3.0, 0.9, 32).near  # few channels may be off by much
+
+
+# ---------------------------------------------------------------- from end to end, in small
+
+
+@pytest.fixture
+def lab(monkeypatch, tmp_path):
+    pytest.importorskip("sklearn")
+    monkeypatch.delenv("UNLAZY_DATA", raising=False)
+    monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path / "cache"))
+    return Lab(tmp_path / "runs")
+
+
+def test_figure_12_runs_on_digits(lab, monkeypatch):
+    tiny = Training("mnist", 20, (6,), 3, 5e-6, even(3600, 3), SQUARED, adam=False)
+    monkeypatch.setattr(zhou2023.fig12, "trainings", {"quick": tiny, "paper": tiny})
+    monkeypatch.setattr(descent, "_CONTROL", (0, 50))
+    results = zhou2023.fig12.run("quick", lab)
+    run = results["small weights"]
+    assert run["input-weights.conv1-kernels"].shape == (1, 3, 6, 9)
+    assert run["time"].values[-1] == pytest.approx(3600 * 5e-6 * 26 / 6)  # longer on smaller images
+    assert np.median(np.abs(_claims.to_ones(run))) > 0.9 > np.median(np.abs(_claims.to_ones(run, 0)))
+    assert np.all(fall(run)[:, -1] > 0)
+    assert len(zhou2023.fig12.claims(results)) == 4
+    assert zhou2023.fig12.draw(results).axes
+
+
+def test_figures_8_and_15_share_the_run_of_figure_2(lab, monkeypatch):
+    tiny = Training("cifar10", 6, (2, 2, 2), 5, 2e-6, (0, 1, 3), dense=3)
+    monkeypatch.setattr(deep, "CLASSIFIER", {"quick": tiny, "paper": tiny})
+    monkeypatch.setattr(zhou2023.fig2, "trainings", {"quick": tiny, "paper": tiny})
+    monkeypatch.setattr(zhou2023.fig2, "shown", {"quick": (3,) * 3, "paper": (3,) * 3})
+    (run,) = zhou2023.fig2.run("quick", lab).values()
+    assert run["input-weights.conv3-kernels"].shape == (1, 3, 4, 9)  # kernels of 3 x 3 on small images
+    told = []
+    again = zhou2023.fig8.run("quick", Lab(lab.store.folder, lambda recipe, share, note: told.append(note)))
+    assert told == ["stored"]
+    assert len(zhou2023.fig8.claims(again)) == 1
+    losses = type(zhou2023.fig15)("fig15", [zhou2023.fig2])
+    assert list(losses.run("quick", lab)) == ["fig2 step 3"]
+
+
+def test_figure_10_runs_on_digits(lab, monkeypatch):
+    monkeypatch.setattr(activations, "_STEPS", {"quick": {"mnist": {"tanh": (5e-6, 3)}}})
+    real = activations.training
+    monkeypatch.setattr(
+        activations, "training", lambda *given, **more: dataclasses.replace(real(*given, **more), n=5, steps=(0, 2))
+    )
+    results = zhou2023.fig10.run("quick", lab)
+    assert list(results) == ["tanh", "tanh, standard start"]
+    small, standard = (np.abs(run["input-weights.conv1-kernels"].values[:, 0]).max() for run in results.values())
+    assert small < 1e-4 < standard
+    assert json.loads(results["tanh"].attrs["recipe"])["network"]["kernel"] == 5
+
+
+def test_figure_14_runs_on_digits(lab, monkeypatch):
+    monkeypatch.setattr(spectrum, "_SCALES", {"quick": spectrum._Sizes(40, 2)})
+    results = zhou2023.fig14.run("quick", lab)
+    found = spectrum.draws(results)
+    assert len(found) == 2
+    assert found[0].eigenvalues.shape == (16,)  # as many as there are places
+    assert np.all(np.diff(found[0].eigenvalues) <= 0)
+    assert 0 < found[0].second < 1
+    assert len(zhou2023.fig14.claims(results)) == 2
+
+
+def test_the_prediction_runs_on_digits(lab, monkeypatch):
+    monkeypatch.setattr(prediction, "_SCALES", {"quick": prediction._Sizes(10, 6)})
+    monkeypatch.setattr(prediction, "_EPSILONS", (1e-6, 1e-2))
+    monkeypatch.setattr(prediction, "_KERNEL", {"mnist": 3})
+    results = zhou2023.predicted_time.run("quick", lab)
+    found = prediction.measure(results["mnist ε=1e-06"])
+    assert found.ratio == pytest.approx(1.0, abs=2e-3)
+    assert verdicts(zhou2023.predicted_time, results) == [True] * 3
+    assert len(zhou2023.predicted_time.draw(results).axes) == 2
+
+
+def test_the_phase_map_runs_on_digits(lab, monkeypatch):
+    monkeypatch.setattr(phase, "_SCALES", {"quick": phase._Sizes(6, (0.5, 4.0), (4, 8))})
+    monkeypatch.setattr(phase, "_KERNEL", 3)
+    results = zhou2023.phase_map.run("quick", lab)
+    assert [phase.point_of(label) for label in results] == [(0.5, 4), (0.5, 8), (4.0, 4), (4.0, 8)]
+    found = {label: phase.measure(run) for label, run in results.items()}
+    assert found["γ=4 M=8"].halved
+    assert found["γ=4 M=8"].change > 10 * found["γ=0.5 M=8"].change
+    assert zhou2023.phase_map.draw(results).axes
+
+
+def test_theorem_1_runs_on_digits(lab, monkeypatch):
+    monkeypatch.setattr(channels, "_SCALES", {"quick": channels._Sizes(6, (32, 128))})
+    results = zhou2023.theorem_1.run("quick", lab)
+    assert verdicts(zhou2023.theorem_1, results) == [True, True]
+    assert zhou2023.theorem_1.draw(results).axes
