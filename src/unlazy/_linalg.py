@@ -7,9 +7,34 @@ therefore take turns here (`jax.custom_batching.sequential_vmap`); that costs no
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float
+from threadpoolctl import threadpool_limits
+
+_counting = threading.Lock()
+_asked: list[threadpool_limits] = []  # one for each that asks; the first has set the limit
+
+
+@contextmanager
+def one_lapack_thread() -> Iterator[None]:
+    """Keep LAPACK to one thread: its idle threads spin on cores that XLA needs, for longer than a small matrix takes.
+
+    The limit is the process's: where several Python threads ask for it, it lasts until the last of them is done.
+    """
+    with _counting:
+        _asked.append(_asked[0] if _asked else threadpool_limits(1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _counting:
+            last = _asked.pop()
+            if not _asked:
+                last.restore_original_limits()
 
 
 @sequential_vmap
