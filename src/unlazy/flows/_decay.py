@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._linalg import eigh
 from unlazy._types import Outputs, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -23,7 +24,7 @@ class Decay(eqx.Module):
         # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
         self.loading = jnp.sqrt(loss.slope(jnp.ones_like(f), f, data.weight)).reshape(-1)
         square = self.loading[:, None] * kernel.reshape(f.size, f.size) * self.loading[None, :]
-        values, self.modes = jnp.linalg.eigh(square)
+        values, self.modes = eigh(square)
         self.rates = jnp.maximum(values, 0.0)
 
     def signal(self, residual: Outputs, time: Scalar) -> Outputs:

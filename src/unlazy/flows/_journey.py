@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from threadpoolctl import threadpool_limits
 
 from unlazy._catalogue import kebab
 from unlazy._errors import UserError
+from unlazy._linalg import one_lapack_thread
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows._progress import Progress, bar
@@ -40,8 +40,7 @@ Probes = Sequence[Observe] | Mapping[str, Observe]
 _VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
 _CHECKPOINT_SECONDS = 30.0
-# LAPACK's own threads win nothing on matrices this small, and between two calls they spin on cores that XLA needs.
-_SMALL_MATRIX = 256
+_SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
 
 
 class Journey:
@@ -144,7 +143,7 @@ class Journey:
 
     def _lapack(self) -> AbstractContextManager[Any]:
         samples = self.place.data.y.size // (1 if self.batching == "one" else self.state.code.shape[0])
-        return threadpool_limits(1, user_api="blas") if samples <= _SMALL_MATRIX else nullcontext()
+        return one_lapack_thread() if samples <= _SMALL_MATRIX else nullcontext()
 
     def _underway(self) -> bool:
         # Asked of NumPy here and below: between slices of milliseconds, JAX's dispatch would cost as much as they do.

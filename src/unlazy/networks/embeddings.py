@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._linalg import eigh
 from unlazy._types import PRNGKey
 from unlazy.activations import Activation
 
@@ -238,7 +239,7 @@ class Anchored(Embedding):
     def __init__(self, kernel_of: Callable[[Points, Others], Gram], points: Points) -> None:
         self.kernel_of = kernel_of
         self.points = points
-        values, vectors = jnp.linalg.eigh(kernel_of(points, points))
+        values, vectors = eigh(kernel_of(points, points))
         floor = points.shape[0] * jnp.finfo(values.dtype).eps * jnp.max(values)
         self.inverse_root = (vectors * (jnp.where(values > floor, values, jnp.inf) ** -0.5)[None, :]) @ vectors.T
 

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
+from unlazy._linalg import eigvalsh
+
 DENSE = 768  # rows up to which all eigenvalues are computed: it then costs about as much
 _STEPS = 96  # of Lanczos; outer eigenvalues are found to rounding long before, unless many crowd there
 _INVERSE_STEPS = 32  # inversion spreads the small eigenvalues out: fewer will do
@@ -22,7 +24,7 @@ def ends(matrix: Float[Array, "p p"]) -> tuple[Float[Array, ""], Float[Array, ""
     starts at rounding (eps ‖Θ‖_∞) and grows until a Cholesky factor exists. Both are known up to a few s.
     """
     if matrix.shape[0] <= DENSE:
-        values = jnp.linalg.eigvalsh(matrix)
+        values = eigvalsh(matrix)
         return values[0], values[-1]
     return _smallest(matrix), jnp.max(_ritz(lambda v: matrix @ v, matrix.shape[0], matrix.dtype, _STEPS))
 
@@ -30,7 +32,7 @@ def ends(matrix: Float[Array, "p p"]) -> tuple[Float[Array, ""], Float[Array, ""
 def operator_norm(matrix: Float[Array, "p p"]) -> Float[Array, ""]:
     """‖A‖_2 of a symmetric matrix: the largest |eigenvalue|, by Lanczos where the matrix is large."""
     if matrix.shape[0] <= DENSE:
-        return jnp.max(jnp.abs(jnp.linalg.eigvalsh(matrix)))
+        return jnp.max(jnp.abs(eigvalsh(matrix)))
     return jnp.max(jnp.abs(_ritz(lambda v: matrix @ v, matrix.shape[0], matrix.dtype, _STEPS)))
 
 
@@ -77,4 +79,4 @@ def _ritz(act: Callable[[Array], Array], size: int, dtype: jnp.dtype, steps: int
     basis = jnp.zeros((steps + 1, size), dtype).at[0].set(start / jnp.linalg.norm(start))
     _, (diagonal, beside) = jax.lax.scan(step, basis, jnp.arange(steps))
     tridiagonal = jnp.diag(diagonal) + jnp.diag(beside[:-1], 1) + jnp.diag(beside[:-1], -1)
-    return jnp.linalg.eigvalsh(tridiagonal)
+    return eigvalsh(tridiagonal)

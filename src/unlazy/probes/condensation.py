@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError, suggest
+from unlazy._linalg import eigh, singular_values
 from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -80,7 +81,7 @@ def cluster_order(vectors: Vectors, threshold: float = 0.95) -> Int[Array, " m"]
 
 def effective_rank(vectors: Vectors) -> Float[Array, ""]:
     """e^H of the singular values as shares of their sum (Roy and Vetterli 2007): 1 on one line, d for d equal axes."""
-    values = jnp.linalg.svd(vectors, compute_uv=False)
+    values = singular_values(vectors)
     share = values / jnp.maximum(jnp.sum(values), jnp.finfo(values.dtype).tiny)
     return jnp.exp(-jnp.sum(jnp.where(share > 0, share * jnp.log(jnp.where(share > 0, share, 1)), 0)))
 
@@ -88,7 +89,7 @@ def effective_rank(vectors: Vectors) -> Float[Array, ""]:
 def leading(vectors: Vectors) -> Float[Array, " d"]:
     """The direction along which the vectors' orientations lie most, with a sum that is not negative."""
     unit = orientations(vectors)
-    _, axes = jnp.linalg.eigh(unit.T @ unit)
+    _, axes = eigh(unit.T @ unit)
     first = axes[:, -1]
     return jnp.where(jnp.sum(first) < 0, -first, first)
 

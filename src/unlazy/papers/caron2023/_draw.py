@@ -87,4 +87,4 @@ def _shown(curve: np.ndarray, what: str) -> np.ndarray:
 def _named(axes: Axes, x: str, title: str) -> None:
     axes.set_xlabel(x, fontsize=8)
     axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(which="both", labelsize=7)

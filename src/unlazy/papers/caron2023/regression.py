@@ -45,7 +45,7 @@ _SETS = {
 }
 _COUNTS = (1, 2, 5, 10, 20, 50, 100)
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(500, 50_000.0, 11, 2, {"features": [*_COUNTS], "steps": 1000, "samples": 400}),
+    "quick": _Sizes(1000, 50_000.0, 11, 2, {"features": [*_COUNTS], "steps": 1000, "samples": 400}),
     "paper": _Sizes(2000, 100_000.0, 21, 5, {"features": [*_COUNTS], "hidden": 64, "steps": 5000, "rate": 1.0}),
 }
 _STAND_IN = {"n": 300, "n_test": 150, "n_held": 400, "noise": 0.1}  # where a table is not at hand
@@ -158,7 +158,7 @@ class Regression(Panel):
             claims.kernel_moves(runs),
             claims.prunes(runs),
             claims.transfers(runs, _COUNTS),
-            claims.theorem(runs),
+            claims.theorem(runs, "bcd"),
         ]
 
     def draw(self, results: Results) -> Figure:
