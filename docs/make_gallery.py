@@ -14,8 +14,8 @@ FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
 Panels at the papers' own sizes, as the command under each makes them: what each shows, what was checked, and what it
-took on two cores. The record beside each figure (JSON) holds its recipes, versions and machine. This page is made from
-the records by `docs/make_gallery.py`.
+took on one or two cores. The record beside each figure (JSON) holds its recipes, versions and machine. This page is
+made from the records by `docs/make_gallery.py`.
 """
 
 

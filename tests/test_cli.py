@@ -17,6 +17,7 @@ from unlazy._errors import UserError
 from unlazy.flows import Journey
 from unlazy.lab import Interrupted, Lab, kept, parse
 from unlazy.papers import chen2022
+from unlazy.report.terminal import print_benchmarks
 from unlazy.theory import Finding, Verdict, theorems
 from unlazy.theory.chen2022 import FeaturesMustMove
 
@@ -417,6 +418,15 @@ def test_a_benchmark_is_measured(call, tmp_path):
     assert "Measuring fake" in err
     (row,) = strict_json(call("bench", "fake", "--json")[1])
     assert {"name", "ratio", "baseline_seconds", "seconds", "error"} <= set(row)
+
+
+def test_rows_too_wide_for_a_table_are_lists(capsys):
+    wide = {"name": "wide"} | {f"column_{index}": index for index in range(10)}
+    print_benchmarks([[wide, {"name": "narrow", "ratio": 2.0}, {"name": "thin", "ratio": 3.0}]], as_json=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0] == ["wide"]
+    assert ["column", "7", "7"] in lines
+    assert lines[-3:] == [["name", "ratio"], ["narrow", "2"], ["thin", "3"]]
 
 
 # ---------------------------------------------------------------- wrong calls

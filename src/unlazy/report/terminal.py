@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
-_COLUMNS = 9  # of a benchmark's table, at most
+_COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
 
 def print_table(head: list[str], rows: list[list[Any]]) -> None:
@@ -141,7 +141,7 @@ def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
     for table in tables:
         for name, group in groupby(table, key=tuple):  # rows of one kind stand together
             columns, rows = list(name), list(group)
-            if len(rows) == 1 or len(columns) > _COLUMNS:  # a table would be too wide to read
+            if len(columns) > (_COLUMNS if len(rows) > 1 else _ALONE):  # a table would be too wide to read
                 for row in rows:
                     head = row.get("name", "")
                     print_table([str(head), ""], [[_words(key), _cell(row[key])] for key in columns if key != "name"])

@@ -67,7 +67,8 @@ def pruning(axes: Axes, runs: Runs, what: str, title: str) -> None:
     """A curve of pruned networks against the number of pruned nodes; accuracies are one minus errors."""
     for index, (name, run) in enumerate(runs.items()):
         curve = run[f"pruning.hidden.{what}"].values
-        band(axes, np.arange(curve.shape[1]), _shown(curve, what), index, name)
+        counts = _few(curve.shape[1])
+        band(axes, counts, _shown(curve[:, counts], what), index, name)
     _named(axes, "number of pruned nodes", title)
 
 
@@ -78,6 +79,11 @@ def transfer(axes: Axes, runs: Runs, counts: Sequence[int], what: str, title: st
         band(axes, np.asarray(counts), _shown(curve, what), index, name, marker=".")
     axes.set_xscale("log")
     _named(axes, "number of features", title)
+
+
+def _few(points: int) -> np.ndarray:
+    """Give indices enough to draw a curve that is steep at its end: 200 even ones and the last 50."""
+    return np.unique(np.r_[np.linspace(0, points - 1, 200).round().astype(int), np.arange(max(points - 50, 0), points)])
 
 
 def _shown(curve: np.ndarray, what: str) -> np.ndarray:
