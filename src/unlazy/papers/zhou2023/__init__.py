@@ -30,7 +30,7 @@ PAPER = {
     "venue": "arXiv 2023",
 }
 
-_END = {scale: (one.steps[-1],) for scale, one in CLASSIFIER.items()}
+_END: Shown = {scale: (one.steps[-1],) for scale, one in CLASSIFIER.items()}
 
 
 def _at(quick: int, paper: int) -> Shown:

@@ -77,7 +77,9 @@ def measure(run: xr.Dataset) -> Ratios:
         change = np.linalg.norm(now - weights[0]) / np.linalg.norm(weights[0])
         aligned = np.linalg.norm(now @ v) / np.linalg.norm(now)
         rows.append((found.linear.values[0] * t, change, aligned, *limits(found.linear, t)))
-    return Ratios(*map(float, np.mean(rows, axis=0)), section(run, "network")["channels"][0])
+    end, change, aligned, change_limit, aligned_limit = map(float, np.mean(rows, axis=0))
+    channels = section(run, "network")["channels"][0]
+    return Ratios(end, change, aligned, change_limit, aligned_limit, channels)
 
 
 class AgainstWidth(Panel):

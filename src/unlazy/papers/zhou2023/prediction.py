@@ -143,7 +143,7 @@ class PredictedTime(Panel):
         """Within 5 % at the smallest ε, and less well from there."""
         check_finished(results)
         found = {label: measure(run) for label, run in results.items()}
-        groups = {
+        groups: dict[Pictures, dict[float, Measured]] = {
             p: {e: found[f"{p} ε={e:g}"] for e in _EPSILONS} for p in _KERNEL if f"{p} ε={_EPSILONS[0]:g}" in found
         }
         worst = {p: [abs(one.ratio - 1) for one in group.values()] for p, group in groups.items()}
@@ -182,7 +182,7 @@ class PredictedTime(Panel):
             runs = {label: run for label, run in results.items() if label.startswith(pictures)}
             for index, (label, run) in enumerate(runs.items()):
                 _one(above, below, run, index, label.partition(" ")[2], dots=index == 0)
-            kind = section(next(iter(runs.values())), "data").get("kind", pictures)
+            kind = str(section(next(iter(runs.values())), "data").get("kind", pictures))
             above.set_title(NAMES.get(kind, kind), fontsize=9)
             for one in (above, below):
                 one.set_yscale("log")
