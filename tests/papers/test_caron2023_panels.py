@@ -191,6 +191,30 @@ def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
     assert not caron2023.fig6.claims(results())[1].holds
 
 
+def test_few_gates_between_inputs_leave_the_last_eigenvalue_to_chance(monkeypatch):
+    monkeypatch.setattr(_claims, "_MANY", 5)  # of 12 gates, 6 see one of two orthogonal inputs
+    apart, close = ([(np.array([[1.0, 0.0], [s, 1.0]]), np.array([1.0, -1.0]))] * 2 for s in (0.0, 100.0))
+    monkeypatch.setattr(_claims, "training_sets", lambda run: apart)
+    turned = results()
+    for run, smallest in zip(turned.values(), [1.0, 2.0, 3.0, 4.0], strict=True):
+        run["kernel.smallest"].values[:, -1] = smallest
+    assert not caron2023.fig6.claims(turned)[1].holds
+    monkeypatch.setattr(_claims, "training_sets", lambda run: close)
+    claim = caron2023.fig6.claims(turned)[1]
+    assert claim.holds
+    assert "only measured" in claim.text
+    assert not caron2023.fig6.claims(results(smallest=[1.0, 2.0, 3.0, 4.0]))[1].holds
+
+
+def test_gates_between_the_closest_inputs_are_those_of_random_neurons():
+    x = np.array([[1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 0.0, 2.0]])
+    h = np.random.default_rng(0).normal(size=(100_000, 3)) @ x.T
+    seen = np.sum((h[:, 0] > 0) != (h[:, 1] > 0))
+    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(seen, rel=0.03)  # 1/√seen is 0.8 %
+    x[1] = [1.0, 1e-9, 0.0]
+    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(1e-4 / np.pi, rel=1e-6)
+
+
 def test_floors_are_those_of_equal_inputs():
     x = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
     y = np.array([1.0, 5.0, 2.0, 6.0])
