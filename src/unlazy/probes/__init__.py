@@ -29,6 +29,14 @@ from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kerne
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
 from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, WeightMovement
 from unlazy.probes.pruning import Importance, Pruning
+from unlazy.probes.radial import (
+    ClipActivity,
+    FirstLayer,
+    LimitDistance,
+    LossDecomposition,
+    RadialProfile,
+    SecondLayer,
+)
 from unlazy.probes.transfer import Transfer
 
 __all__ = [
@@ -37,21 +45,27 @@ __all__ = [
     "BackwardSignals",
     "ChannelSpectrum",
     "Channels",
+    "ClipActivity",
     "Condensation",
     "CosineMatrix",
     "DecayRate",
     "FeatureMovement",
     "FeaturePair",
+    "FirstLayer",
     "Importance",
     "Kernel",
     "KernelMatrix",
+    "LimitDistance",
     "LogRatios",
+    "LossDecomposition",
     "MeanSquareSlope",
     "ParameterHistogram",
     "Preactivations",
     "Probe",
     "Pruning",
+    "RadialProfile",
     "Reduced",
+    "SecondLayer",
     "Spikes",
     "SymmetryDefect",
     "TestError",
