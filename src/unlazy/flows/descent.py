@@ -123,11 +123,12 @@ class Descent(Coordinated):
             return gradient(trained, frozen, data, self.loss)
         return _clipped_gradient(trained, frozen, data, self.loss, self.clip_sample)
 
-    def _fresh(self, state: State, data: Dataset) -> Dataset:
-        assert self.source is not None
+    def _samples(self, state: State, data: Dataset) -> tuple[Array | None, Dataset]:
+        if self.source is None:
+            return _next_batch(state.memory, state.steps, data)
         assert self.batch is not None
         drawn = self.source.draw(self.batch, key=jax.random.fold_in(state.memory.key, state.steps))
-        return drawn.astype(data.x.dtype)
+        return None, drawn.astype(data.x.dtype)
 
     def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
@@ -153,9 +154,7 @@ class Descent(Coordinated):
             return (s.left > 0) & (s.code == 0) & (s.steps < last)
 
         def body(s: State) -> State:
-            order, sample = (
-                _next_batch(s.memory, s.steps, data) if self.source is None else (None, self._fresh(s, data))
-            )
+            order, sample = self._samples(s, data)
             loss, slope = self._gradient(s.trained, frozen, sample)
             direction, optimiser = transform.update(slope, s.memory.optimiser, s.trained)
             rate = jnp.asarray(self.rate) * self.schedule(s.steps)

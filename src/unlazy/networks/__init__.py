@@ -16,6 +16,7 @@ from unlazy.networks._base import (
     nested_sums,
     trained_rates,
 )
+from unlazy.networks._block import Block, lengths
 from unlazy.networks._clip import is_learner, pulls, shares, slope_of
 from unlazy.networks._dual import Dual, Layout, dual
 from unlazy.networks._spherical import SphericalLimit, slopes, sphere_mean
@@ -43,6 +44,7 @@ __all__ = [
     "AXIS",
     "Anchored",
     "Asymmetrical",
+    "Block",
     "Chord",
     "Constant",
     "ConvNet",
@@ -80,6 +82,7 @@ __all__ = [
     "frozen_rates",
     "is_learner",
     "jacobian_kernel",
+    "lengths",
     "mean_field",
     "multilayer_mean_field",
     "nested_sums",

@@ -81,7 +81,7 @@ class Network(eqx.Module):
         return False
 
     def gradient(self, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
-        """Give the loss and what the trained parameters descend (a tree as of `divide`): the gradient, unless it clips."""
+        """Give the loss and its gradient by the trained parameters (a tree as of `divide`), or what it descends."""
         trained, frozen = divide(self)
 
         def value(leaves: PyTree) -> Scalar:

@@ -88,14 +88,8 @@ class Plan(eqx.Module):
         # Only the mean square length matters, and lengths of all neurons grow by one factor.
         radius = law.radius if isinstance(law, Sphere) else None if spread is None else spread * math.sqrt(self.inputs)
         plain = self.bias is False and self.offset == Constant() and isinstance(self.activation, Relu)
-        if (
-            self.level > 0
-            or not self.mean_field
-            or self.rank != 1
-            or letters not in ("w", "")
-            or not plain
-            or not radius
-        ):
+        first = self.level == 0 and self.mean_field and self.rank == 1
+        if not (first and plain and letters in ("w", "") and radius):
             raise UserError(
                 "A tied block of infinite width is the first one, of rank 1, with ReLU, without bias or offset, with "
                 "w = sphere or normal, and trains w or nothing."

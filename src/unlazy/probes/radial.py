@@ -16,7 +16,17 @@ from unlazy._errors import UserError
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
-from unlazy.networks import MeanFieldStack, Network, SphericalLimit, is_learner, pulls, shares, slope_of, sphere_mean
+from unlazy.networks import (
+    MeanFieldStack,
+    Network,
+    SphericalLimit,
+    is_learner,
+    pulls,
+    shares,
+    slope_of,
+    slopes,
+    sphere_mean,
+)
 from unlazy.networks._block import Block, lengths
 from unlazy.probes._base import Probe
 
@@ -189,7 +199,8 @@ class ClipActivity(Probe):
     """Which clips of ren2023 eq. 4 are active: by v1, v2 and r2, the share of (sample, neuron) pairs, and how far.
 
     ``v1`` and so on are shares of the law's mass; ``v1_largest`` and so on are the longest pull over its bound: below 1
-    a clip does nothing.
+    a clip does nothing. Infinitely many neurons count as much as they
+    pull.
     """
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
@@ -204,16 +215,22 @@ class ClipActivity(Probe):
         share = share / jnp.sum(share)
         found = pulls(first, second(here), data.x.T, slope_of(loss, f, data.y))
         seen = {}
-        for name, length, bound in zip(
-            ("v1", "v2", "r2"), (found.first, found.weight, found.bias), here.clip, strict=True
-        ):
-            seen[name] = share @ jnp.mean((length > bound).astype(f.dtype), axis=0)
+        found_of = {"v1": found.first, "v2": found.weight, "r2": found.bias}
+        for (name, length), bound in zip(found_of.items(), here.clip, strict=True):
+            over = (length > bound).astype(f.dtype)
+            seen[name] = share @ (_mean(over, first) if name == "v1" else jnp.mean(over, axis=0))
             seen[f"{name}_largest"] = jnp.max(length) / bound
         return seen
 
 
+def _mean(over: Float[Array, "k n"], first: Block | SphericalLimit) -> Float[Array, " n"]:
+    if isinstance(first, Block):
+        return jnp.mean(over, axis=0)
+    return jnp.asarray(slopes(first.dimension)[1], over.dtype) @ over
+
+
 class RadialProfile(Probe):
-    """f along rays: its mean, smallest and largest value over some directions, and f̃, at radii from ``low`` to ``high``.
+    """f along rays: mean, smallest and largest value over some directions, and f̃, at radii from ``low`` to ``high``.
 
     The directions are drawn once, from ``seed``.
     """
