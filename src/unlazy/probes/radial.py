@@ -17,17 +17,18 @@ from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks import (
+    Block,
     MeanFieldStack,
     Network,
     SphericalLimit,
     is_learner,
+    lengths,
     pulls,
     shares,
     slope_of,
     slopes,
     sphere_mean,
 )
-from unlazy.networks._block import Block, lengths
 from unlazy.probes._base import Probe
 
 Seen = dict[str, Float[Array, "..."]]
