@@ -139,7 +139,7 @@ def _directions(w: Float[Array, "m d"]) -> Float[Array, "m d"]:
 
 
 class LimitDistance(Probe):
-    """f against f̃: the root mean square of f - f̃ over the data, as it is and relative to that of the targets."""
+    """How far f is from f̃: the root mean square of f - f̃ over the data, and relative to that of the targets."""
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
         """Compare the two functions."""
@@ -231,9 +231,9 @@ def _mean(over: Float[Array, "k n"], first: Block | SphericalLimit) -> Float[Arr
 
 
 class RadialProfile(Probe):
-    """f along rays: mean, smallest and largest value over some directions, and f̃, at radii from ``low`` to ``high``.
+    """The function f along rays: mean, smallest and largest value over some directions, and f̃.
 
-    The directions are drawn once, from ``seed``.
+    Radii go from ``low`` to ``high``; the directions are drawn once, from ``seed``.
     """
 
     low: float = eqx.field(static=True, default=0.0)

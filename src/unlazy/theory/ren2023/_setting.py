@@ -137,9 +137,7 @@ def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, 
 def decomposed(*, spread: float = 0.0) -> Trajectory:
     """A learner near the target in five dimensions, so wide that its first layer is off by a few percent only."""
     d = 5
-    data = spherical(
-        16_000, d, truncate=4.0, key=jax.random.key(9)
-    )  # so many that chance in gradients is a few percent
+    data = spherical(16_000, d, truncate=4.0, key=jax.random.key(9))  # chance in gradients: a few percent
     weights = Normal(spread, mean=-0.5 / sphere_mean(d))  # w̄_2 α = -0.5 with |w_1| = 1
     network = learner((128, 4), d, weights=weights, bias=0.6, radius=1.0, key=2)
     probes = [LossDecomposition(), SecondLayer(), TrainLoss()]

@@ -122,9 +122,7 @@ class SpreadFalls(Theorem):
         spread = apart.max(axis=(1, 2))
         numbers = {"largest growth": growth, "slack": slack, "start": float(spread[0]), "end": float(spread[-1])}
         most = max(growth, 0.0)
-        why = (
-            f"No pair moves apart by more than {most:.2g} between looks; δ_2 goes {spread[0]:.3g} to {spread[-1]:.3g}."
-        )
+        why = f"No pair moves apart by more than {most:.2g} between looks; δ_2: {spread[0]:.3g} to {spread[-1]:.3g}."
         verdict = Verdict.HOLDS if growth <= slack else Verdict.FAILS
         return Finding(verdict, why, slack / max(growth, slack * 1e-6), numbers)
 

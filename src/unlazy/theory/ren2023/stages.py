@@ -297,7 +297,7 @@ class SecondStage(Theorem):
         ratios = {"spread does not grow": (1 + 1e-3) / spread, "first-layer error": self.grown / error}
         margin = float(min(ratios.values()))
         why = (
-            f"L = {self.epsilon:g} at t = {end:.3g}; the spread is {spread:.3g}, the L2 error {error:.3g} of its start."
+            f"L = {self.epsilon:g} at t = {end:.3g}; spread and error are {spread:.3g} and {error:.3g} of their start."
         )
         numbers = {"T_2": end, "spread": float(spread), "error": float(error)}
         return Finding(Verdict.HOLDS if margin >= 1 else Verdict.FAILS, why, margin, numbers)
