@@ -78,7 +78,7 @@ class Training(Panel):
         """What is shown, and what was chosen."""
         return (
             "Left: L = ½ E(f* - f)² of the learner of eq. 1 along clipped gradient descent (eq. 4) on fresh samples of "
-            "the heavy-tailed law (αβ = 1), measured on other samples, beside the flow at infinite width, by quadrature "
+            "the heavy-tailed law (αβ = 1), measured on other samples, beside the flow at infinite width by quadrature "
             "over |x|. Dashed lines are the snapshots of the next two axes: f along rays (mean, and range over 32 "
             "directions) with f̃ dotted, and the neurons (w_2, b_2). Then what the first layer adds to the loss, eq. 6, "
             "at the end, against m_1. Right: stage 1, which is over long before anything is seen on the left, from a "
