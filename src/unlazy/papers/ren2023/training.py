@@ -303,8 +303,9 @@ def _ordered(runs: dict[str, xr.Dataset]) -> Claim:
 
 def _snapshots(run: xr.Dataset, plateau: float) -> list[int]:
     times = run["time"].values
-    fall = float(np.nanmedian(fall_times(run, plateau)))
-    wanted = [share * fall for share in _SNAPSHOTS if np.isfinite(fall)] + [times[-1]]
+    falls = fall_times(run, plateau)
+    falls = falls[np.isfinite(falls)]
+    wanted = [share * float(np.median(falls)) for share in _SNAPSHOTS if falls.size] + [times[-1]]
     return sorted({int(np.argmin(np.abs(times - one))) for one in wanted if one <= times[-1]})
 
 

@@ -54,8 +54,8 @@ def reached(times: np.ndarray, above: np.ndarray) -> float:
     if not there.size:
         return float("nan")
     i = there[0]
-    if i == 0:
-        return float(times[0])
+    if i == 0 or not np.isfinite(above[i - 1]):
+        return float(times[i])
     share = above[i - 1] / (above[i - 1] - above[i])
     return float(times[i - 1] + share * (times[i] - times[i - 1]))
 
