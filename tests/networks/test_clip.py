@@ -233,3 +233,37 @@ def test_both_flow_and_descent_follow_the_clipped_direction():
     )
     assert apart < 1e-3  # Euler's error is of the order of its step
     assert other > 10 * apart
+
+
+def test_a_finite_network_is_drawn_from_an_infinite_one():
+    """Definition A.1: with m neurons F is off by about √((π - 1)/m), and the second layer is the same."""
+    infinite, x = learner(math.inf), samples(200).x
+    finite = infinite.sampled(20_000, key=KEY)
+    close(finite(x), infinite(x), abs=0.03)
+    close(finite.blocks[1].w, infinite.blocks[1].w)
+    assert finite.rates().blocks[0].w == 20_000.0
+    with pytest.raises(UserError, match="this network has none"):
+        finite.sampled(5, key=KEY)
+
+
+def test_the_flow_is_equation_12():
+    """App. A: both blocks train (a, w); every neuron sees the others through means only."""
+    d, rank, (m1, m2) = 3, 2, (5, 4)
+    data = samples(8, d)
+    network = MeanFieldStack(
+        (m1, m2), d, ranks=rank, train="aw", bias=False, activation=Tanh(), features=Normal(), key=KEY
+    )
+    (v1, w1), (a2, w2) = (tuple(np.asarray(leaf) for leaf in (block.a, block.w)) for block in network.blocks)
+    x, y = np.asarray(data.x), np.asarray(data.y)
+    h1 = x @ w1.T
+    value = np.tanh(h1) @ v1 / m1
+    h2 = value @ w2.T
+    residual = y - np.tanh(h2) @ a2[:, 0] / m2
+    gate1, gate2 = 1 - np.tanh(h1) ** 2, 1 - np.tanh(h2) ** 2
+    weighed = residual[:, None] * gate2 * a2[:, 0]  # (n, m2)
+    sent = weighed @ w2 / m2  # what is sent back to F, a mean over the second layer
+    moved = directions(network, data)
+    close(moved.blocks[1].a, np.tanh(h2).T @ residual[:, None] / 8, rel=1e-9, abs=1e-13)
+    close(moved.blocks[1].w, weighed.T @ value / 8, rel=1e-9, abs=1e-13)
+    close(moved.blocks[0].a, np.tanh(h1).T @ sent / 8, rel=1e-9, abs=1e-13)
+    close(moved.blocks[0].w, (gate1 * (sent @ v1.T)).T @ x / 8, rel=1e-9, abs=1e-13)

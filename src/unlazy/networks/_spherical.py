@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -72,6 +73,12 @@ class SphericalLimit(Layer):
     def __call__(self, x: Columns) -> Channels:
         """Give α |x|."""
         return (self.slope * self.radii(x))[None]
+
+    def sample(self, width: int, *, key: PRNGKey) -> Block:
+        """Draw so many neurons from its law, all of length ρ."""
+        drawn = jax.random.normal(key, (width, self.dimension), self.radius.dtype)
+        w = self.radius * drawn / lengths(drawn)[:, None]
+        return Block(None, w, None, jnp.zeros(1, w.dtype), Relu(), self.train, True, False, True)
 
     def rates(self) -> dict[str, float]:
         """Give ρ the rate 1: it moves as fast as the length of each neuron does."""

@@ -307,6 +307,13 @@ class MeanFieldStack(Network):
             blocks.append(altered(block, a=a, w=w, b=b))
         return altered(self, blocks=tuple(blocks))
 
+    def sampled(self, width: int, *, key: PRNGKey) -> MeanFieldStack:
+        """Draw a finite network from a tied one of infinite width, as it is now (ren2023 Definition A.1)."""
+        first = self.blocks[0]
+        if not isinstance(first, SphericalLimit):
+            raise UserError("Neurons are drawn from a tied first block of infinite width, and this network has none.")
+        return self._with(first.sample(width, key=key))
+
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
         if any(isinstance(block, Block) and block.tied and "w" in block.train for block in self.blocks):
