@@ -10,7 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._types import PRNGKey
+from unlazy.activations import Relu
 from unlazy.networks._block import (
+    Block,
     Channels,
     Columns,
     Layer,
