@@ -16,7 +16,7 @@ from unlazy.data import Dataset, spherical_quadrature
 from unlazy.flows import Descent, Exponential, Linearised, RungeKutta, velocity
 from unlazy.losses import Squared
 from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, altered, divide, slopes, sphere_mean
-from unlazy.probes import TrainLoss
+from unlazy.probes import FirstLayer, SecondLayer, TrainLoss
 
 KEY = jax.random.key(7)
 D = 4
@@ -267,3 +267,27 @@ def test_the_flow_is_equation_12():
     close(moved.blocks[1].w, weighed.T @ value / 8, rel=1e-9, abs=1e-13)
     close(moved.blocks[0].a, np.tanh(h1).T @ sent / 8, rel=1e-9, abs=1e-13)
     close(moved.blocks[0].w, (gate1 * (sent @ v1.T)).T @ x / 8, rel=1e-9, abs=1e-13)
+
+
+def test_the_limit_is_the_three_equations_of_section_3():
+    """(ρ, w, b) against SciPy, from formulas written out: along the plateau, the fall and what follows."""
+    d, data = 10, spherical_quadrature(10)
+    network = learner(math.inf, d, above=1, radius=d**-0.5, spread=0.0, bias=0.1)
+    network = eqx.tree_at(lambda n: n.blocks[1].w, network, -0.01 * jnp.ones((1, 1)))
+    r, y, share = (np.asarray(part) for part in (jnp.linalg.norm(data.x, axis=1), data.y, data.weight))
+    gain = sphere_mean(d)
+
+    def speed(_, state):
+        rho, w, b = state
+        value = gain * rho**2 * r
+        active = w * value + b > 0
+        residual = share * (y - np.maximum(w * value + b, 0)) * active
+        return [2 * gain * rho * w * (residual @ r), residual @ value, residual.sum()]
+
+    times = [20.0, 100.0, 300.0]
+    wanted = integrate.solve_ivp(speed, (0, 300), [d**-0.5, -0.01, 0.1], t_eval=times, rtol=1e-9, atol=1e-12).y
+    run = RungeKutta(rtol=1e-9, atol=1e-12)(network, data, times, [FirstLayer(), SecondLayer(), TrainLoss()])
+    close(run.seen["first-layer"]["alpha"], gain * wanted[0] ** 2, rel=1e-5)
+    close(run.seen["second-layer"]["weight"], wanted[1], rel=1e-5)
+    close(run.seen["second-layer"]["bias"], wanted[2], rel=1e-5)
+    assert run.seen["train-loss"][-1] < 0.2 * run.seen["train-loss"][0]
