@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -29,7 +29,6 @@ from unlazy.data._base import Dataset
 from unlazy.data.radial import radial_cdf, radial_quadrature
 
 RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
-LAWS = ("heavy-tailed", "gaussian", "ball")
 
 _FARTHEST = 1e9  # where the table of the heavy-tailed law ends, and its tail 1/r begins
 _RAREST = 1e-12  # the smallest chance of a larger radius that samples go to
@@ -65,7 +64,7 @@ class SphericalSource(Source):
 
     def __check_init__(self) -> None:
         checks.count("d", self.d)
-        checks.choice("law", self.law, LAWS)
+        checks.choice("law", self.law, get_args(RadialLaw))
         checks.positive("scale", self.scale)
         if not 0 <= self.tail < 1:
             raise UserError(f"tail = {self.tail} is out of range: give a share of at least 0 and below 1.")
@@ -113,10 +112,10 @@ def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) 
     """P(|x| > r) of each law, for r > 0."""
     radius = np.asarray(r, float)
     if law == "heavy-tailed":
-        return 1 - radial_cdf(radius, d, scale)
+        return np.asarray(1 - radial_cdf(radius, d, scale))
     if law == "gaussian":
         return np.asarray(special.gammaincc(d / 2, d * (radius / scale) ** 2 / 2))
-    return -np.expm1(d * np.log(np.minimum(radius / scale, 1.0)))
+    return np.asarray(-np.expm1(d * np.log(np.minimum(radius / scale, 1.0))))
 
 
 @functools.lru_cache(maxsize=16)
@@ -178,7 +177,7 @@ def spherical_quadrature(
     heavy-tailed law is `radial_quadrature`; the others get Gauss-Legendre panels, with an edge at the kink r = 1.
     """
     checks.count("d", d)
-    checks.choice("law", law, LAWS)
+    checks.choice("law", law, get_args(RadialLaw))
     checks.positive("scale", scale)
     checks.count("order", order, 2)
     if law == "heavy-tailed":
