@@ -23,7 +23,7 @@ from unlazy.probes import FirstLayer, SecondLayer
 sys.path.insert(0, str(Path(__file__).parent))
 from _timing import best_of
 
-D, WEIGHT, BIAS, END, TOLERANCE, REPEATS = 100, -1e-3, 0.1, 4000.0, 1e-9, 3
+D, WEIGHT, BIAS, END, TOLERANCE, REPEATS = 100, -1e-3, 0.1, 2000.0, 1e-9, 3
 
 
 def section_3(r: np.ndarray, y: np.ndarray, share: np.ndarray, d: int) -> Any:

@@ -42,8 +42,8 @@ class _Sizes:
 
 
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(20, 256, 32, (64, 128, 512), 800.0, 41, 512, 0.5, 2048, 1),
-    "paper": _Sizes(100, 512, 128, (128, 256, 1024, 2048), 3000.0, 61, 1024, 0.5, 4096, 2),
+    "quick": _Sizes(20, 256, 32, (64, 128, 512), 500.0, 41, 512, 0.5, 2048, 1),
+    "paper": _Sizes(100, 512, 128, (128, 256, 1024, 2048), 1500.0, 61, 1024, 0.5, 4096, 2),
 }
 _SPREAD, _START = 1e-3, 0.1  # σ_2 and σ_r of the figure: the text says "small"
 _TINY = 1e-9  # σ_2 of the stages: the text wants it below d^-7
