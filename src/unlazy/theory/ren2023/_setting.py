@@ -124,13 +124,13 @@ def first_stage(*, clip: tuple[float, float, float] | None = (10.0, 100.0, 2.0),
 
 
 @functools.lru_cache(maxsize=8)
-def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, until: float = 300.0) -> Trajectory:
+def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, until: float = 200.0) -> Trajectory:
     """Stage 2 in five dimensions, from w_2 near -0.2 on, until the loss is small."""
     d = 5
-    data = spherical(600, d, truncate=20.0, key=jax.random.key(8))
+    data = spherical(400, d, truncate=20.0, key=jax.random.key(8))
     weights = Normal(0.02, mean=weight)
-    network = learner((128, 6), d, weights=weights, bias=0.35, radius=0.7, train=train, key=1)
-    return RungeKutta(rtol=1e-6, atol=1e-8)(network, data, np.linspace(0.0, until, 31), list(FIT))
+    network = learner((64, 6), d, weights=weights, bias=0.35, radius=0.7, train=train, key=1)
+    return RungeKutta(rtol=1e-5, atol=1e-8)(network, data, np.linspace(0.0, until, 31), list(FIT))
 
 
 @functools.lru_cache(maxsize=2)
