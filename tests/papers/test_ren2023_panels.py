@@ -196,19 +196,19 @@ def depth_results(deep=(1e-3, 1e-4), shallow=(5e-3, 2e-3, 1e-3)):
 
 
 def test_depth_separation_holds_where_three_layers_are_better():
-    assert verdicts(ren2023.depth, depth_results()) == [True, True]
+    assert verdicts(ren2023.separation, depth_results()) == [True, True]
 
 
 def test_depth_separation_fails_where_they_are_not():
-    assert verdicts(ren2023.depth, depth_results(deep=(1e-3, 6e-4))) == [False, True]
-    assert verdicts(ren2023.depth, depth_results(deep=(6e-3, 1e-4))) == [True, False]
+    assert verdicts(ren2023.separation, depth_results(deep=(1e-3, 6e-4))) == [False, True]
+    assert verdicts(ren2023.separation, depth_results(deep=(6e-3, 1e-4))) == [True, False]
 
 
 def test_curves_take_the_best_rate_and_count_parameters():
     shallow, deep = depth.curves(depth_results())
     assert shallow == {16 * 12 + 1: 5e-3, 64 * 12 + 1: 2e-3, 256 * 12 + 1: 1e-3}
     assert deep == {32 * 10 + 16: 1e-3, 128 * 10 + 16: 1e-4}
-    assert ren2023.depth.draw(depth_results()).axes
+    assert ren2023.separation.draw(depth_results()).axes
 
 
 # ---------------------------------------------------------------- end to end
@@ -241,12 +241,12 @@ def test_depth_runs_from_end_to_end_and_counts_as_the_network_does(tmp_path, mon
     monkeypatch.setattr(depth, "_SCALES", {"quick": tiny, "paper": tiny})
     monkeypatch.setattr(depth, "_RATES", (1e-2,))
     monkeypatch.setattr(depth, "_EVALUATED", 32)
-    found = ren2023.depth.run("quick", Lab(tmp_path))
+    found = ren2023.separation.run("quick", Lab(tmp_path))
     assert len(found) == 2
     shallow, deep = depth.curves(found)
     for counts, recipe in (
-        (shallow, ren2023.depth.shallow("quick", 3, 1e-2, 1)),
-        (deep, ren2023.depth.deep("quick", 5, 1)),
+        (shallow, ren2023.separation.shallow("quick", 3, 1e-2, 1)),
+        (deep, ren2023.separation.deep("quick", 5, 1)),
     ):
         assert list(counts) == [bring_to_life(recipe).networks[0].trainable]
-    assert len(ren2023.depth.claims(found)) == 2
+    assert len(ren2023.separation.claims(found)) == 2

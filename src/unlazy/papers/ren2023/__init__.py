@@ -15,4 +15,4 @@ PAPER = {
 }
 
 fig2 = Training("fig2")
-depth = DepthSeparation("depth")
+separation = DepthSeparation("depth")
