@@ -59,7 +59,7 @@ def loss_curve(fall, end, plateau):
 
 
 def one_run(so, width, fall):
-    share = 1 / (1 + np.exp(so["fall"] - TIMES))
+    share = 1 / (1 + np.exp(np.clip(so["fall"] - TIMES, -50, 50)))
     w, alpha, b = 2.0 * so["slope"] * share, 0.5 * share + 1e-4, 0.3 + (so["bias"] - 0.3) * share
     rows = np.stack([np.stack([w, b], axis=1)] * 3, axis=1)
     radius = np.tile(np.linspace(0, 2, 5), (TIMES.size, 1))

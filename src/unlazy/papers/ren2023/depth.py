@@ -157,7 +157,7 @@ class DepthSeparation(Panel):
         ):
             counts = sorted(curve)
             line = DASHES[index]
-            axes.plot(counts, [curve[n] for n in counts], "o", color=ORDERED[index], linestyle=line, label=name)
+            axes.plot(counts, [curve[n] for n in counts], marker="o", color=ORDERED[index], linestyle=line, label=name)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("trained parameters")

@@ -334,7 +334,7 @@ def _widths(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
     known = sorted(_widths_of(runs).items())
     for index, (what, title) in enumerate((("loss-decomposition.error", "(w̄_2²/2) E(F̃ - F)²"), ("train-loss", "loss"))):
         ends = [float(np.median(runs[name][what].values[:, -1])) for _, name in known]
-        axes.plot([m for m, _ in known], ends, "o-", color=ORDERED[index], linestyle=DASHES[index], label=title)
+        axes.plot([m for m, _ in known], ends, marker="o", color=ORDERED[index], linestyle=DASHES[index], label=title)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(fontsize=7)
