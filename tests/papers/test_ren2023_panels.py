@@ -10,7 +10,7 @@ from unlazy._errors import UserError
 from unlazy.lab import Lab
 from unlazy.papers import ren2023
 from unlazy.papers.ren2023 import depth, training
-from unlazy.papers.ren2023._settings import constant_loss, fall_times, learner, looks, option, stages_of
+from unlazy.papers.ren2023._settings import constant_loss, fall_times, learner, looks, option, stages_of, times_of_loss
 from unlazy.papers.ren2023.training import FINITE_STAGES, INFINITE, STAGES
 
 TIMES = np.linspace(0.0, 100.0, 201)
@@ -51,6 +51,9 @@ def truth():
         "grows": False,
         "speed": -1.0,
         "wide": 2e-6,
+        "r2": 0.0,
+        "v1": 1e-5,
+        "v2": 1e-3,
     }
 
 
@@ -89,6 +92,7 @@ def stage_run(so):
             "second-layer.weight": weight,
             "second-layer.largest": weight + 1e-9,
             "second-layer.spread": np.full_like(times, so["wide"]),
+            **{f"clip-activity.{clip}": 0.1 * (times < so[clip]) for clip in ("r2", "v1", "v2")},
         },
         times,
     )
@@ -101,7 +105,7 @@ def results(**changes):
     return found | {STAGES: stage_run(so), FINITE_STAGES: stage_run(so)}
 
 
-FALLS, ARRIVES, CLOSE, CONCENTRATED, AS_INFINITE, ERRORS, ORDERED = range(7)
+FALLS, ARRIVES, CLOSE, CONCENTRATED, AS_INFINITE, ERRORS, ORDERED, UNCLIPPED = range(8)
 
 
 def verdicts(panel, given):
@@ -112,7 +116,7 @@ def verdicts(panel, given):
 
 
 def test_figure_2_holds_where_the_paper_is_right():
-    assert verdicts(ren2023.fig2, results()) == [True] * 7
+    assert verdicts(ren2023.fig2, results()) == [True] * 8
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,10 @@ def test_figure_2_holds_where_the_paper_is_right():
         ({"limit_fall": 35.0}, {AS_INFINITE}),
         ({"power": -0.4}, {ERRORS}),
         ({"grows": True}, {ERRORS}),
-        ({"speed": 1.0}, {ORDERED}),
+        ({"speed": 1.0}, {ORDERED, UNCLIPPED}),  # stages that never end
+        ({"r2": 1e-6}, {UNCLIPPED}),
+        ({"v1": 1e-3}, {UNCLIPPED}),
+        ({"v2": 0.1}, {UNCLIPPED}),
         ({"wide": 2e-3}, {ORDERED}),  # d δ_2 is beyond 10/R_v2
     ],
 )
@@ -161,6 +168,7 @@ def test_times_of_falls_and_stages():
     run = one_run(truth(), 64, 40.0)
     assert fall_times(run, PLATEAU) == pytest.approx([40.0, 40.0], abs=0.1)
     assert np.all(np.isnan(fall_times(run, 1e-9)))
+    assert times_of_loss(run, 1e-3) == pytest.approx([40 + np.log(20)] * 2, abs=0.2)
     (first, *_) = stages_of(stage_run(truth()), 10.0)
     assert first.positive == pytest.approx(1e-7)
     assert first.spread == pytest.approx(10 * 2e-6, rel=1e-2)
@@ -230,7 +238,7 @@ def test_figure_2_runs_from_end_to_end(tmp_path, monkeypatch):
     np.testing.assert_allclose(main["first-layer.alpha"][0, 0], limit["first-layer.alpha"][0, 0], rtol=1e-5)
     for run in found.values():
         assert run.attrs["finished"]
-    assert len(ren2023.fig2.claims(found)) == 7
+    assert len(ren2023.fig2.claims(found)) == 8
     assert ren2023.fig2.draw(found).axes
 
 

@@ -134,6 +134,19 @@ def test_which_clips_are_active(width, data):
         close(busy[f"{name}_largest"], 1e18 * np.asarray(idle[f"{name}_largest"]), rel=1e-9)
 
 
+def test_activity_at_infinite_width_is_that_of_many_neurons():
+    """P(√(1 + 3 z²) |u| ρ r > R) over directions, against 4000 of them that see the same signal."""
+    data = spherical(300, D, law="ball", key=jax.random.key(4))
+    rays = spherical_quadrature(D, "ball")
+    for bound in (0.02, 0.1):
+        clip = (bound, 1.0, 1.0)
+        many = look(ClipActivity(), learner(4000, clip=clip), data)
+        infinite, exact = (look(ClipActivity(), learner(float("inf"), clip=clip), one) for one in (data, rays))
+        close(infinite["v1"], many["v1"], abs=0.02)
+        close(exact["v1"], infinite["v1"], abs=0.02)
+        close(infinite["v1_largest"], many["v1_largest"], rel=0.1)
+
+
 def test_activity_of_the_bias_clip_is_counted_by_mass(data):
     network = learner(clip=(1.0, 1.0, 0.1))
     *_, value, _, share, top = parts(network, data)

@@ -32,6 +32,7 @@ RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
 
 _FARTHEST = 1e9  # where the table of the heavy-tailed law ends, and its tail 1/r begins
 _RAREST = 1e-12  # the smallest chance of a larger radius that samples go to
+_SEEN = 1e-6  # the smallest part of a law that can be drawn from, so that rounding does not matter
 _SURVIVAL = 1e-18  # where quadratures of light tails end
 
 
@@ -70,6 +71,12 @@ class SphericalSource(Source):
             raise UserError(f"tail = {self.tail} is out of range: give a share of at least 0 and below 1.")
         if self.truncate is not None:
             checks.positive("truncate", self.truncate)
+            inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
+            if inside < _SEEN:
+                raise UserError(
+                    f"Only {inside:.1g} of the inputs have |x| < truncate = {self.truncate:g}, too few to draw from: "
+                    "take a larger one."
+                )
         if self.subspace is not None:
             checks.count("subspace", self.subspace)
             checks.count("d", self.d, self.subspace)

@@ -26,7 +26,6 @@ from unlazy.networks import (
     pulls,
     shares,
     slope_of,
-    slopes,
     sphere_mean,
 )
 from unlazy.probes._base import Probe
@@ -200,8 +199,7 @@ class ClipActivity(Probe):
     """Which clips of ren2023 eq. 4 are active: by v1, v2 and r2, the share of (sample, neuron) pairs, and how far.
 
     ``v1`` and so on are shares of the law's mass; ``v1_largest`` and so on are the longest pull over its bound: below 1
-    a clip does nothing. Infinitely many neurons count as much as they
-    pull.
+    a clip does nothing. Both are exact over infinitely many neurons, too.
     """
 
     def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
@@ -218,16 +216,22 @@ class ClipActivity(Probe):
         seen = {}
         found_of = {"v1": found.first, "v2": found.weight, "r2": found.bias}
         for (name, length), bound in zip(found_of.items(), here.clip, strict=True):
-            over = (length > bound).astype(f.dtype)
-            seen[name] = share @ (_mean(over, first) if name == "v1" else jnp.mean(over, axis=0))
+            seen[name] = share @ jnp.mean((length > bound).astype(f.dtype), axis=0)
             seen[f"{name}_largest"] = jnp.max(length) / bound
+        if isinstance(first, SphericalLimit):
+            pull = jnp.abs(found.signal) * first.radius * first.radii(data.x.T)
+            seen["v1"] = share @ _beyond(here.clip[0] / jnp.maximum(pull, jnp.finfo(f.dtype).tiny), first.dimension)
+            seen["v1_largest"] = 2 * jnp.max(pull) / here.clip[0]
         return seen
 
 
-def _mean(over: Float[Array, "k n"], first: Block | SphericalLimit) -> Float[Array, " n"]:
-    if isinstance(first, Block):
-        return jnp.mean(over, axis=0)
-    return jnp.asarray(slopes(first.dimension)[1], over.dtype) @ over
+def _beyond(ratio: Float[Array, " n"], d: int) -> Float[Array, " n"]:
+    """P(z > 0, √(1 + 3 z²) > ratio) for a coordinate z of a direction, where z² has the law Beta(½, (d-1)/2)."""
+    least = (jnp.square(jnp.clip(ratio, 1, 2)) - 1) / 3  # of z²
+    if d == 1:
+        return jnp.where(least < 1, 0.5, 0.0).astype(ratio.dtype)
+    half = jnp.asarray(0.5, ratio.dtype)
+    return half * jax.scipy.special.betainc((d - 1) * half, half, 1 - least)
 
 
 class RadialProfile(Probe):

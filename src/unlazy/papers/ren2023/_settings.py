@@ -12,6 +12,9 @@ from unlazy.theory.ren2023 import StageTimes, stage_times
 if TYPE_CHECKING:
     import xarray as xr
 
+INFINITE, STAGES, FINITE_STAGES = "infinite width", "stages, infinite width", "stages"
+CONSTANT = 10.0  # C_1 of Lemma 4.2, "some large constant"
+CLIPS = {"r2": "T_1.1", "v1": "T_1.2", "v2": "T_1.3"}  # from when on each is out of use (Lemma 4.1)
 PLATEAU = 0.5  # a loss has left its plateau once it is this share of what the best constant has
 
 
@@ -37,6 +40,21 @@ def looks(end: float, count: int, step: float) -> list[float]:
     return [float(step * round(one / step)) for one in np.linspace(0.0, end, count)]
 
 
+def label(width: int) -> str:
+    """What a run of some width is called."""
+    return f"m_1 = {width}"
+
+
+def widths_of(runs: dict[str, xr.Dataset]) -> dict[int, str]:
+    """All widths that were run, and what they are called."""
+    return {int(name.partition(" = ")[2]): name for name in runs if name.startswith("m_1 = ")}
+
+
+def main_label(runs: dict[str, xr.Dataset]) -> str:
+    """What the figure's own width is called, which is run first."""
+    return next(name for name in runs if name.startswith("m_1 = "))
+
+
 def option(run: xr.Dataset, *path: str) -> Any:
     """An entry of the recipe of a stored run."""
     found: Any = json.loads(run.attrs["recipe"])
@@ -53,14 +71,19 @@ def constant_loss(y: np.ndarray, weight: np.ndarray | None) -> float:
 
 def fall_times(run: xr.Dataset, plateau: float) -> np.ndarray:
     """When the loss first is half of what the best constant has, seed by seed; NaN if never."""
+    return times_of_loss(run, PLATEAU * plateau)
+
+
+def times_of_loss(run: xr.Dataset, level: float) -> np.ndarray:
+    """When the loss comes down to a level, seed by seed, by straight lines of its logarithm; NaN if never."""
     times, found = run["time"].values, []
     for loss in run["train-loss"].values:
-        below = np.flatnonzero(loss <= PLATEAU * plateau)
+        below = np.flatnonzero(loss <= level)
         if not below.size or below[0] == 0:
             found.append(np.nan)
             continue
         i = below[0]
-        logs = np.log(loss[i - 1 : i + 1] / (PLATEAU * plateau))
+        logs = np.log(loss[i - 1 : i + 1] / level)
         found.append(times[i - 1] + (times[i] - times[i - 1]) * logs[0] / (logs[0] - logs[1]))
     return np.array(found)
 

@@ -10,20 +10,29 @@ import numpy as np
 
 from unlazy.lab import Lab, Recipe, Times, draw_data, parse
 from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import DASHES, ORDERED, band, canvas
+from unlazy.papers._figure import band, canvas
+from unlazy.papers.ren2023 import _draw as draw
 from unlazy.papers.ren2023._settings import (
+    CLIPS,
+    CONSTANT,
+    FINITE_STAGES,
+    INFINITE,
+    STAGES,
     constant_loss,
     fall_times,
+    label,
     learner,
     looks,
+    main_label,
     option,
     spread,
     stages_of,
+    times_of_loss,
+    widths_of,
 )
 
 if TYPE_CHECKING:
     import xarray as xr
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -48,12 +57,10 @@ _SCALES: dict[Scale, _Sizes] = {
 _SPREAD, _START = 1e-3, 0.1  # σ_2 and σ_r of the figure: the text says "small"
 _TINY = 1e-9  # σ_2 of the stages: the text wants it below d^-7
 _STAGE_END = 0.3
-_CONSTANT = 10.0  # C_1 of Lemma 4.2, "some large constant"
-_SNAPSHOTS = (0.0, 0.9, 1.0, 1.1, 1.4)  # in units of the time of the fall, and the end
 _LOW = 1e-4
+_FITTED = 1e-3  # ε of T_2
 _NEAR = 0.02  # what (w̄_2 α, b̄_2) may be off by at the end
 _ALIKE = 0.1  # what the time of the fall may differ by; and f from f̃, relative to f*
-INFINITE, STAGES, FINITE_STAGES = "infinite width", "stages, infinite width", "stages"
 
 
 class Training(Panel):
@@ -82,9 +89,9 @@ class Training(Panel):
             "over |x|. Dashed lines are the snapshots of the next two axes: f along rays (mean, and range over 32 "
             "directions) with f̃ dotted, and the neurons (w_2, b_2). Then what the first layer adds to the loss, eq. 6, "
             "at the end, against m_1. Right: stage 1, which is over long before anything is seen on the left, from a "
-            f"second layer of spread {_TINY:g}. The paper names d, m_1 and m_2 only; |w_1| = 1/√d (its Appendix C), "
-            f"σ_2 = {_SPREAD:g}, σ_r = {_START:g}, bounds (d, d³, 1), rate and batch are our choice. Radii of a batch "
-            "are stratified."
+            f"second layer of spread {_TINY:g}; bars show when clips act at infinite width. The paper names d, m_1 and "
+            f"m_2 only; |w_1| = 1/√d (its Appendix C), σ_2 = {_SPREAD:g}, σ_r = {_START:g}, bounds (d, d³, 1), rate "
+            "and batch are our choice. Radii of a batch are stratified."
         )
 
     def recipe(self, scale: Scale, width: int, seeds: int | None) -> Recipe:
@@ -148,18 +155,18 @@ class Training(Panel):
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
         """Run the figure's width, its limit, the other widths and the stages."""
         s = _SCALES[scale]
-        results = {_label(s.width): lab.run(self.recipe(scale, s.width, seeds))}
+        results = {label(s.width): lab.run(self.recipe(scale, s.width, seeds))}
         results[INFINITE] = lab.run(self.limit(scale, seeds))
-        results |= {_label(width): lab.run(self.recipe(scale, width, 1)) for width in s.others}
+        results |= {label(width): lab.run(self.recipe(scale, width, 1)) for width in s.others}
         results[STAGES] = lab.run(self.stages(scale, float("inf"), seeds))
         results[FINITE_STAGES] = lab.run(self.stages(scale, s.width, 1))
         return results
 
     def claims(self, results: Results) -> list[Claim]:
-        """Plateau and fall, the end, f against f̃, concentration, infinite width, errors against m_1, and stages."""
+        """Plateau and fall, the end, f against f̃, concentration, infinite width, errors by m_1, stages and clips."""
         check_finished(results)
         runs = dict(results)
-        main = runs[_main(runs)]
+        main = runs[main_label(runs)]
         plateau = _plateau(runs[INFINITE])
         return [
             _falls(main, plateau),
@@ -169,39 +176,27 @@ class Training(Panel):
             _as_infinite(main, runs[INFINITE], plateau),
             _errors(runs),
             _ordered(runs),
+            _unclipped(runs),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Loss, shape, neurons, errors and stages in a row."""
         runs = dict(results)
-        main, plateau = runs[_main(runs)], _plateau(runs[INFINITE])
+        main, plateau = runs[main_label(runs)], _plateau(runs[INFINITE])
         figure, axes = canvas(5, 17.0, 3.4)
-        band(axes[0], main["time"].values, main["train-loss"].values, 0, _main(runs))
+        band(axes[0], main["time"].values, main["train-loss"].values, 0, main_label(runs))
         band(axes[0], runs[INFINITE]["time"].values, runs[INFINITE]["train-loss"].values, 1, INFINITE)
-        shots = _snapshots(main, plateau)
+        shots = draw.snapshots(main, plateau)
         for index in shots:
             axes[0].axvline(main["time"].values[index], color="0.6", linestyle="--", linewidth=0.7)
         axes[0].set_yscale("log")
-        _named(axes[0], "t", "loss")
+        draw.named(axes[0], "t", "loss")
         axes[0].legend(fontsize=7)
-        _shapes(axes[1], axes[2], main, shots)
-        _widths(axes[3], runs)
-        _stage_axis(axes[4], runs)
+        draw.shapes(axes[1], axes[2], main, shots)
+        draw.widths(axes[3], runs)
+        draw.stages(axes[4], runs)
         figure.suptitle(f"ren2023, d = {option(main, 'data', 'd')}", fontsize=10)
         return figure
-
-
-def _label(width: int) -> str:
-    return f"m_1 = {width}"
-
-
-def _widths_of(runs: dict[str, xr.Dataset]) -> dict[int, str]:
-    return {int(name.partition(" = ")[2]): name for name in runs if name.startswith("m_1 = ")}
-
-
-def _main(runs: dict[str, xr.Dataset]) -> str:
-    """The figure's own width is run first."""
-    return next(name for name in runs if name.startswith("m_1 = "))
 
 
 def _plateau(run: xr.Dataset) -> float:
@@ -219,7 +214,8 @@ def _falls(run: xr.Dataset, plateau: float) -> Claim:
     return Claim(
         text=f"the loss waits at ½ Var(f*) = {plateau:.3g} (to 25 %), then falls, and ends below {_LOW:g}",
         paper="figure 2, left: a plateau, a fall, and a small loss",
-        measured=f"half of the plateau at t = {spread(fall)}; at the end {spread(loss[:, -1])}",
+        measured=f"half of the plateau at t = {spread(fall)}, {_FITTED:g} at T_2 = "
+        f"{spread(times_of_loss(run, _FITTED))}; at the end {spread(loss[:, -1])}",
         holds=stayed and bool(np.all(loss[:, -1] < _LOW)),
     )
 
@@ -268,10 +264,10 @@ def _as_infinite(run: xr.Dataset, limit: xr.Dataset, plateau: float) -> Claim:
 
 
 def _errors(runs: dict[str, xr.Dataset]) -> Claim:
-    what, widths = "loss-decomposition.error", sorted(_widths_of(runs))
-    ends = {m: float(np.median(runs[_label(m)][what].values[:, -1])) for m in widths}
+    what, widths = "loss-decomposition.error", sorted(widths_of(runs))
+    ends = {m: float(np.median(runs[label(m)][what].values[:, -1])) for m in widths}
     power = float(np.polyfit(np.log(widths), np.log([ends[m] for m in widths]), 1)[0])
-    main = runs[_main(runs)]
+    main = runs[main_label(runs)]
     error, times = main[what].values, main["time"].values
     fall = np.max(fall_times(main, _plateau(runs[INFINITE])))
     after = (
@@ -289,7 +285,7 @@ def _errors(runs: dict[str, xr.Dataset]) -> Claim:
 def _ordered(runs: dict[str, xr.Dataset]) -> Claim:
     seen, good = [], True
     for name in (STAGES, FINITE_STAGES):
-        found = stages_of(runs[name], _CONSTANT)
+        found = stages_of(runs[name], CONSTANT)
         good = good and all(0 < one.positive < one.spread < one.weight for one in found)
         one = found[0]
         seen.append(f"{name}: {one.positive:.2g} < {one.spread:.2g} < {one.weight:.2g}")
@@ -301,63 +297,24 @@ def _ordered(runs: dict[str, xr.Dataset]) -> Claim:
     )
 
 
-def _snapshots(run: xr.Dataset, plateau: float) -> list[int]:
-    times = run["time"].values
-    falls = fall_times(run, plateau)
-    falls = falls[np.isfinite(falls)]
-    wanted = [share * float(np.median(falls)) for share in _SNAPSHOTS if falls.size] + [times[-1]]
-    return sorted({int(np.argmin(np.abs(times - one))) for one in wanted if one <= times[-1]})
-
-
-def _shapes(shape: Axes, neurons: Axes, run: xr.Dataset, shots: list[int]) -> None:
-    """The function f along rays, and (w_2, b_2), at the snapshots of the first seed."""
-    profile = {
-        name: run[f"radial-profile.{name}"].values[0] for name in ("radius", "mean", "smallest", "largest", "limit")
-    }
-    for place, index in enumerate(shots):
-        colour, label = ORDERED[place % len(ORDERED)], f"t = {run['time'].values[index]:.0f}"
-        r = profile["radius"][index]
-        shape.fill_between(
-            r, profile["smallest"][index], profile["largest"][index], color=colour, alpha=0.2, linewidth=0
-        )
-        shape.plot(r, profile["mean"][index], color=colour, linestyle=DASHES[place % len(DASHES)], label=label)
-        shape.plot(r, profile["limit"][index], color=colour, linestyle=":", linewidth=1.0)
-        rows = run["second-layer.neurons"].values[0, index]
-        neurons.plot(rows[:, 0], rows[:, 1], ".", color=colour, markersize=4, label=label)
-    shape.plot(profile["radius"][0], np.maximum(1 - profile["radius"][0], 0), color="0.5", linewidth=0.8)
-    _named(shape, "|x|", "f (dotted: f̃; grey: f*)")
-    _named(neurons, "w_2", "b_2")
-    shape.legend(fontsize=6)
-
-
-def _widths(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
-    known = sorted(_widths_of(runs).items())
-    for index, (what, title) in enumerate((("loss-decomposition.error", "(w̄_2²/2) E(F̃ - F)²"), ("train-loss", "loss"))):
-        ends = [float(np.median(runs[name][what].values[:, -1])) for _, name in known]
-        axes.plot([m for m, _ in known], ends, marker="o", color=ORDERED[index], linestyle=DASHES[index], label=title)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.legend(fontsize=7)
-    _named(axes, "m_1", "at the end")
-
-
-def _stage_axis(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
-    for index, name in enumerate((STAGES, FINITE_STAGES)):
+def _unclipped(runs: dict[str, xr.Dataset]) -> Claim:
+    seen, good = [], True
+    for name in (STAGES, FINITE_STAGES):
         run = runs[name]
-        later = run["time"].values > 0
-        times = run["time"].values[later]
-        for what, dash in (("weight", 0), ("spread", 2)):
-            curve = np.abs(run[f"second-layer.{what}"].values[:, later])
-            band(axes, times, curve, index, f"{'|w̄_2|' if what == 'weight' else 'δ_2'}, {name}", dash=dash)
-    for one in stages_of(runs[STAGES], _CONSTANT)[0][:3]:
-        axes.axvline(one, color="0.6", linestyle="--", linewidth=0.7)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.legend(fontsize=6)
-    _named(axes, "t", "stage 1: T_1.1, T_1.2, T_1.3")
+        found = stages_of(run, CONSTANT)
+        last = {clip: _last_active(run, clip) for clip in CLIPS}
+        for clip, end in zip(CLIPS, zip(*(one[:3] for one in found), strict=True), strict=True):
+            good = good and bool(np.all(last[clip] <= np.asarray(end)))
+        seen.append(f"{name}: " + ", ".join(f"{clip} {spread(times)}" for clip, times in last.items()))
+    return Claim(
+        text="each clip is out of use from its stage on: " + ", ".join(f"{c} from {t}" for c, t in CLIPS.items()),
+        paper="Lemma 4.1",
+        measured="last active at t = " + "; ".join(seen),
+        holds=good,
+    )
 
 
-def _named(axes: Axes, x: str, title: str) -> None:
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+def _last_active(run: xr.Dataset, clip: str) -> np.ndarray:
+    """The last look at which a clip acts on anything, seed by seed; 0 if it never does."""
+    active = run[f"clip-activity.{clip}"].values > 0
+    return np.max(np.where(active, run["time"].values, 0.0), axis=1)

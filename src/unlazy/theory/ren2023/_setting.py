@@ -109,6 +109,12 @@ def even(rows: np.ndarray, what: str) -> Hypothesis:
     return Hypothesis(f"{what} spread evenly over directions (chance of such a mean)", chance > _DELTA, chance, _DELTA)
 
 
+def symmetric(run: Trajectory) -> Iterator[Hypothesis]:
+    """Inputs without a preferred direction, and targets relu(1 - |x|)."""
+    yield even(np.asarray(run.data.x, float), "inputs")
+    yield radial_target(run)
+
+
 def plain_inputs(run: Trajectory) -> Hypothesis:
     """Independent samples, which all count alike."""
     many = run.data.x.ndim == 2 and run.data.n >= 100 and run.data.x.shape[1] > 1

@@ -26,6 +26,7 @@ from unlazy.theory.ren2023._setting import (
     radial_target,
     second_stage,
     seen,
+    symmetric,
     unclipped,
     widest,
 )
@@ -154,11 +155,12 @@ class Decomposition(Theorem):
         return (LossDecomposition(), SecondLayer(), TrainLoss()) if is_finite(network) else ()
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """A finite learner with negative weights whose second layer is concentrated."""
+        """A symmetric problem, and a finite learner with negative weights whose second layer is concentrated."""
         (known,) = model(run)
         yield known
         if not known.met:
             return
+        yield from symmetric(run)
         rows = neurons(run)
         spread, mean = widest(rows), float(-rows[:, 0].mean())
         yield Hypothesis("w̄_2 < 0 and a spread δ_2 below a tenth of it", spread < mean / 10, spread, mean / 10)

@@ -14,7 +14,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Block, Network
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory.ren2023._setting import PAPER, first_stage, is_known, layers, model, seen
+from unlazy.theory.ren2023._setting import PAPER, first_stage, is_known, layers, model, seen, symmetric
 
 
 def width_needed(d: int, epsilon: float) -> float:
@@ -56,6 +56,7 @@ class Learns(Theorem):
             return
         first = layers(run)[0]
         assert isinstance(first, Block)
+        yield from symmetric(run)
         yield Hypothesis("clipped flow, eq. 4", run.start.clips)
         width, needed = float(first.width), width_needed(first.inputs, self.epsilon)
         yield Hypothesis("width m_1, with all constants 1", width >= needed, width, needed)

@@ -34,8 +34,10 @@ from unlazy.theory.ren2023._setting import (
     is_known,
     model,
     neurons,
+    radial_target,
     second_stage,
     seen,
+    symmetric,
     unclipped,
     widest,
 )
@@ -184,8 +186,9 @@ class ClipsGoOut(Theorem):
 class FirstStage(Theorem):
     """Lemma 4.2: w_2 turns negative, then beyond its spread, then beyond 1/R_v2, and nothing else changes much.
 
-    The end of stage 1 is -w̄_2 = ``constant``/R_v2. Until then b_2 stays within [½ E f*, 2 E f*] or where it began
-    (Lemma C.7), α within a factor 2 of its start, and the spread below d^1.5 of its own (Lemma C.6).
+    The end of stage 1 is -w̄_2 = ``constant``/R_v2. Until then first-layer neurons turn, and come to differ in length,
+    by no more than the error |F/α - 1| at the start (condition (a) with Lemma C.4), b_2 stays within [½ E f*, 2 E f*]
+    or where it began (Lemma C.7), α within a factor 2 of its start, and the spread below d^1.5 of its own (Lemma C.6).
     """
 
     key: ClassVar[str] = "ren2023/lemma-4.2"
@@ -199,12 +202,13 @@ class FirstStage(Theorem):
         return (SecondLayer(), FirstLayer(), TrainLoss()) if is_known(network) else ()
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """The clipped learner, with a spread so small that d δ_2 < C_1/R_v2."""
+        """The clipped learner on the paper's target, with a spread so small that d δ_2 < C_1/R_v2."""
         (known,) = model(run, finite=False)
         yield known
         clips = _clipping(run)
         yield clips
         yield looked_later(run)
+        yield radial_target(run)
         if known.met and clips.met:
             spread = widest(neurons(run))
             least = self.constant / _bounds(run)[1] / _dimension(run)
@@ -237,6 +241,9 @@ class FirstStage(Theorem):
             "α within a factor 2": 2 / float(np.max(np.maximum(alpha, 1 / alpha))),
             "spread below d^1.5 times its start": _dimension(run) ** 1.5 / grown,
         }
+        if is_finite(run.start):
+            moved = float(np.max((first["tangential"] + first["radial"])[during]))
+            ratios["first layer below its error at the start"] = float(first["sphere"][0]) / max(moved, 1e-300)
         ordered = found.positive <= found.spread <= found.weight
         margin = min(ratios.values())
         why = (
@@ -258,7 +265,8 @@ class FirstStage(Theorem):
 class SecondStage(Theorem):
     """Lemma 4.3: from w_2 < 0 on the loss falls to ε, the second layer does not spread, the first stays near α |x|.
 
-    ``epsilon`` is the loss to be reached, ``grown`` by how much the L2 error of the first layer may have grown.
+    ``epsilon`` is the loss to be reached, ``grown`` by how much both errors of the first layer, in L2 and on the
+    sphere, may have grown meanwhile.
     """
 
     key: ClassVar[str] = "ren2023/lemma-4.3"
@@ -273,12 +281,13 @@ class SecondStage(Theorem):
         return FIT if is_finite(network) else ()
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """A learner with negative weights, on which no clip acts, and both layers trained."""
+        """A symmetric problem, and a learner with negative weights, both layers trained and nothing clipped."""
         (known,) = model(run)
         yield known
         yield looked_later(run)
         if not known.met:
             return
+        yield from symmetric(run)
         largest = float(neurons(run)[:, 0].max())
         yield Hypothesis("all w_2 < 0 at the start", largest < 0, largest, 0.0)
         yield unclipped(run)
@@ -293,14 +302,14 @@ class SecondStage(Theorem):
             return Finding(Verdict.FAILS, why, self.epsilon / float(loss[-1]), {"loss": float(loss[-1])})
         during = run.times <= end
         spread = second["spread"][during].max() / second["spread"][0]
-        error = first["l2"][during].max() / first["l2"][0]
+        error, largest = (first[name][during].max() / first[name][0] for name in ("l2", "sphere"))
         # Steps that the solver may be off by; the spread itself never grows (Lemma D.14).
-        ratios = {"spread does not grow": (1 + 1e-3) / spread, "first-layer error": self.grown / error}
-        margin = float(min(ratios.values()))
+        margin = float(min((1 + 1e-3) / spread, self.grown / error, self.grown / largest))
         why = (
-            f"L = {self.epsilon:g} at t = {end:.3g}; spread and error are {spread:.3g} and {error:.3g} of their start."
+            f"L = {self.epsilon:g} at t = {end:.3g}; until then the spread is at most {spread:.3g}, the error "
+            f"{error:.3g} in L2 and {largest:.3g} on the sphere times what it was."
         )
-        numbers = {"T_2": end, "spread": float(spread), "error": float(error)}
+        numbers = {"T_2": end, "spread": float(spread), "error": float(error), "on the sphere": float(largest)}
         return Finding(Verdict.HOLDS if margin >= 1 else Verdict.FAILS, why, margin, numbers)
 
     def example(self) -> Trajectory:

@@ -19,7 +19,7 @@ from unlazy.networks import Block, MeanFieldStack, Network, sphere_mean
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 from unlazy.theory._runs import probability
-from unlazy.theory.ren2023._setting import PAPER, at_start, even, model, plain_inputs, radial_target
+from unlazy.theory.ren2023._setting import PAPER, at_start, even, model, plain_inputs, symmetric
 
 
 def _first(run: Trajectory) -> np.ndarray:
@@ -120,8 +120,7 @@ class RadialDensity(Theorem):
         plain = plain_inputs(run)
         yield plain
         if known.met and plain.met:
-            yield even(np.asarray(run.data.x, float), "inputs")
-            yield radial_target(run)
+            yield from symmetric(run)
 
     def conclude(self, run: Trajectory) -> Finding:
         """Compare distribution functions."""
@@ -156,8 +155,7 @@ class _OnSamples(Theorem):
         plain = plain_inputs(run)
         yield plain
         if known.met and plain.met:
-            yield even(np.asarray(run.data.x, float), "inputs")
-            yield radial_target(run)
+            yield from symmetric(run)
 
 
 class ScalarSymmetry(_OnSamples):
