@@ -339,6 +339,17 @@ def test_one_direction_needs_the_time_that_the_phase_map_takes_for_it():
         assert grown == pytest.approx(power / 5.0, rel=0.05)  # chance is of the order of 1/√m = 0.5 %
 
 
+@pytest.mark.parametrize("gamma", [0.2, 3.0])
+def test_the_exponents_of_the_phase_map_are_those_of_the_linear_flow(gamma):
+    change = []
+    for m in (2_000, 50_000):
+        epsilon = m ** (-gamma / 2)
+        found = Prediction(Linearisation(np.diag([5.0, 1.0]), np.zeros(2), 1), *(epsilon * rng.normal(size=(2, m, 2))))
+        change.append(found.change(phase.needed(5.0, 3.0, m, epsilon)))
+    slope = np.log(change[1] / change[0]) / np.log(25)
+    assert slope == pytest.approx(phase.expected(gamma), abs=0.02)  # chance is 1/√m, 2 %, over log 25
+
+
 def test_claims_of_the_phase_map_fail_one_by_one(monkeypatch):
     def judged(change, pairs, halved=True):
         monkeypatch.setattr(
@@ -354,11 +365,12 @@ def test_claims_of_the_phase_map_fail_one_by_one(monkeypatch):
         grid = [(g, m) for g in (0.5, 1.0, 2.0, 4.0) for m in (16, 64)]
         return verdicts(zhou2023.phase_map, {f"γ={g:g} M={m}": One(g, m) for g, m in grid})
 
-    right = (lambda g, m: m ** ((g - 1) / 2), lambda g, m: 0.95 if g > 3 else 0.0)
+    right = (lambda g, m: m ** ((g - 1) / 2), lambda g, m: 0.95 * m / 64 if g > 3 else 0.0)
     assert judged(*right) == [True, True]
     assert judged(lambda g, m: m**0.5, right[1]) == [False, True]
     assert judged(right[0], lambda g, m: 0.0) == [True, False]
-    assert judged(right[0], lambda g, m: 0.95) == [True, False]
+    assert judged(right[0], lambda g, m: 0.95 * m / 64) == [True, False]
+    assert judged(right[0], lambda g, m: 0.95 if g > 3 else 0.0) == [True, False]
     assert judged(*right, halved=False) == [False, False]
 
 

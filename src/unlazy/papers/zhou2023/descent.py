@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _RATE = 5e-6
 _SMALL, _STANDARD = "small weights", "standard start"
-# The loss falls faster from a standard start, and is looked at sooner: after these shares of the time.
-_CONTROL = (0, 1, 2, 5, 10, 20, 50, 100, 200)
+# The loss falls faster from a standard start, and is looked at sooner: after these numbers of steps.
+_CONTROL = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 COLOURS: dict[Scale, Training] = {
     "quick": Training("cifar10", 100, (32,), 3, _RATE, even(4500, 11), SQUARED, gamma=4.0, adam=False),
     "paper": Training("cifar10", 500, (32,), 3, _RATE, even(4500, 11), SQUARED, gamma=4.0, adam=False),

@@ -153,14 +153,14 @@ class PredictedTime(Panel):
                 text=f"at ε = {_EPSILONS[0]:g} the median kernel reaches alignment {_LEVEL:g} with v_1 within "
                 f"{_CLOSE:.0%} of the time that eq. 44 predicts",
                 paper="Proposition 1 (eq. 44); the paper measures no times",
-                measured=_each(groups, lambda one: f"{one.ratio:.4f} of {one.predicted:.4g}"),
+                measured=_each(groups, _ratio),
                 holds=all(off[0] <= _CLOSE for off in worst.values()),
             ),
             Claim(
                 text=f"the prediction degrades as ε grows: at ε = {_EPSILONS[-1]:g} it is further off than at "
                 f"{_EPSILONS[0]:g}",
                 paper="the linear flow is that of small weights",
-                measured=_each(groups, lambda one: f"{one.ratio - 1:+.2%}"),
+                measured=_each(groups, _off),
                 holds=all(off[0] < off[-1] for off in worst.values()),
             ),
             Claim(
@@ -200,6 +200,14 @@ def _each(groups: dict[Pictures, dict[float, Measured]], words: Callable[[Measur
         f"{pictures}: " + ", ".join(f"ε={epsilon:g}: {words(one)}" for epsilon, one in group.items())
         for pictures, group in groups.items()
     )
+
+
+def _ratio(one: Measured) -> str:
+    return f"{one.ratio:.4f} of {one.predicted:.4g}" if np.isfinite(one.ratio) else "never"
+
+
+def _off(one: Measured) -> str:
+    return f"{one.ratio - 1:+.2%}" if np.isfinite(one.ratio) else "never aligned"
 
 
 def _one(above: Axes, below: Axes, run: xr.Dataset, index: int, label: str, dots: bool) -> None:
