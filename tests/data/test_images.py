@@ -150,6 +150,20 @@ def test_digits(key):
         digits(1797, 1, key=key)
 
 
+def test_digits_are_enlarged(key):
+    pytest.importorskip("sklearn")
+    small, large = (digits(20, 5, flat=False, side=side, key=key) for side in (8, 24))
+    assert (large.x.shape, large.x_test.shape) == ((20, 1, 24, 24), (5, 1, 24, 24))
+    np.testing.assert_array_equal(small.y, large.y)
+    np.testing.assert_allclose(
+        large.x[:, :, 1::3, 1::3], small.x, atol=1e-6
+    )  # the middle of each pixel keeps its value
+    between = (2 * small.x[:, :, :-1, :-1] + small.x[:, :, 1:, :-1]) / 3
+    np.testing.assert_allclose(large.x[:, :, 2:-1:3, 1:-3:3], between, atol=1e-6)
+    with pytest.raises(UserError, match="side"):
+        digits(20, 5, side=4, key=key)
+
+
 def test_idx_reader(tmp_path):
     array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     path = tmp_path / "images.gz"

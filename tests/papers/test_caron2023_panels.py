@@ -176,9 +176,15 @@ def test_pruning_must_cost_less_the_smaller_gamma():
         assert not verdicts(caron2023.fig3, results(cost=cost))[0]
 
 
-def test_few_features_must_transfer_better_for_every_smaller_gamma():
-    assert not verdicts(caron2023.fig7, results(transfer=[0.9, 0.5, 1.0, 0.4]))[TRANSFERS]
-    assert not verdicts(caron2023.fig3, results(transfer=[0.9, 0.5, 1.0, 0.4]))[1]
+@pytest.mark.parametrize("risks", [[0.9, 0.5, 1.0, 0.4], [0.4, 0.4, 0.4, 0.41], [0.9, 0.5, 0.5, 0.6]])
+def test_few_features_must_transfer_better_for_every_smaller_gamma(risks):
+    assert not verdicts(caron2023.fig7, results(transfer=risks))[TRANSFERS]
+    assert not verdicts(caron2023.fig3, results(transfer=risks))[1]
+
+
+def test_ten_classes_need_ten_features():
+    assert "features (10, 20, 50)" in caron2023.fig10.claims(results())[TRANSFERS].text
+    assert "features (1, 2, 5, 10)" in caron2023.fig7.claims(results())[TRANSFERS].text
 
 
 def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
@@ -189,6 +195,30 @@ def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
     assert "inputs repeat" in eigen.text
     assert "at least 0.67" in faster.measured  # two of three samples are off by 1
     assert not caron2023.fig6.claims(results())[1].holds
+
+
+def test_few_gates_between_inputs_leave_the_last_eigenvalue_to_chance(monkeypatch):
+    monkeypatch.setattr(_claims, "_MANY", 5)  # of 12 gates, 6 see one of two orthogonal inputs
+    apart, close = ([(np.array([[1.0, 0.0], [s, 1.0]]), np.array([1.0, -1.0]))] * 2 for s in (0.0, 100.0))
+    monkeypatch.setattr(_claims, "training_sets", lambda run: apart)
+    turned = results()
+    for run, smallest in zip(turned.values(), [1.0, 2.0, 3.0, 4.0], strict=True):
+        run["kernel.smallest"].values[:, -1] = smallest
+    assert not caron2023.fig6.claims(turned)[1].holds
+    monkeypatch.setattr(_claims, "training_sets", lambda run: close)
+    claim = caron2023.fig6.claims(turned)[1]
+    assert claim.holds
+    assert "only measured" in claim.text
+    assert not caron2023.fig6.claims(results(smallest=[1.0, 2.0, 3.0, 4.0]))[1].holds
+
+
+def test_gates_between_the_closest_inputs_are_those_of_random_neurons():
+    x = np.array([[1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 0.0, 2.0]])
+    h = np.random.default_rng(0).normal(size=(100_000, 3)) @ x.T
+    seen = np.sum((h[:, 0] > 0) != (h[:, 1] > 0))
+    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(seen, rel=0.03)  # 1/√seen is 0.8 %
+    x[1] = [1.0, 1e-9, 0.0]
+    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(1e-4 / np.pi, rel=1e-6)
 
 
 def test_floors_are_those_of_equal_inputs():
@@ -296,7 +326,7 @@ def test_figure_4_runs_on_digits(tmp_path, monkeypatch, no_files):
     panel = caron2023.fig4
     monkeypatch.setattr(panel, "settings", TEXT[-1:])
     (run,) = panel.run("quick", Lab(tmp_path)).values()
-    np.testing.assert_allclose(run["time"], [0, 5, 20])
+    np.testing.assert_allclose(run["time"] / 5, [0, 10, 40])  # ten times as many steps as there
     assert json.loads(run.attrs["recipe"])["network"]["embedding"]["kind"] == "random-patches"
 
 

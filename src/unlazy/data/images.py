@@ -19,6 +19,7 @@ from typing import Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.ndimage import zoom
 
 from unlazy._errors import UserError
 from unlazy._types import Inputs, Outputs, PRNGKey
@@ -133,13 +134,15 @@ def digits(
     flat: bool = True,
     pixels: Pixels = "unit",
     targets: Targets = "one-hot",
+    side: int = 8,
     *,
     key: PRNGKey,
 ) -> Dataset:
     """Draw from the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
 
-    They have no test set of their own: training, test and held-out images are drawn apart from the one pool. The
-    options are the room's (see this module). Needs the extra ``digits``.
+    They have no test set of their own: training, test and held-out images are drawn apart from the one pool. A larger
+    ``side`` enlarges them by linear interpolation, so that they stand for larger images. The other options are the
+    room's (see this module). Needs the extra ``digits``.
     """
     try:
         from sklearn.datasets import load_digits
@@ -149,8 +152,10 @@ def digits(
             'run pip install "unlazy[digits]", or take another data set.'
         ) from error
     checks.count("n_test", n_test, 0)
+    checks.count("side", side, 8)
     images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
-    pool = _of_classes(Labelled(images.reshape(-1, 1, 8, 8), labels), classes)
+    images = zoom(images.reshape(-1, 1, 8, 8), (1, 1, side / 8, side / 8), order=1, mode="nearest", grid_mode=True)
+    pool = _of_classes(Labelled(images, labels), classes)
     _enough("digits", "images", len(pool.labels), n + n_test + n_held)
     order_key, draw_key = jax.random.split(key)
     order = generator(order_key).permutation(len(pool.labels))

@@ -32,7 +32,7 @@ class _Sizes:
 
 _COUNTS = (1, 2, 5, 10, 20, 50, 100)
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(400, 300, 400, 400, 5000.0, 9, 2, 200, {"features": [*_COUNTS], "hidden": 64, "steps": 1000}),
+    "quick": _Sizes(1000, 300, 400, 400, 5000.0, 9, 2, 200, {"features": [*_COUNTS], "hidden": 64, "steps": 1000}),
     "paper": _Sizes(
         2000, 5000, 5000, 5000, 50_000.0, 13, 2, 1000, {"features": [*_COUNTS], "hidden": 128, "steps": 5000}
     ),
@@ -119,7 +119,7 @@ class DigitImages(Panel):
             claims.weights_move(runs),
             claims.kernel_moves(runs),
             claims.prunes(runs),
-            claims.transfers(runs, _COUNTS),
+            claims.transfers(runs, _COUNTS, classes=10),
         ]
 
     def draw(self, results: Results) -> Figure:
@@ -157,7 +157,7 @@ class DigitSubset(Panel):
         runs = dict(results)
         return [
             claims.prunes(runs, "test_error", "share of errors on the test set"),
-            claims.transfers(runs, _COUNTS, "test_error", "share of errors"),
+            claims.transfers(runs, _COUNTS, classes=10, what="test_error", words="share of errors"),
         ]
 
     def draw(self, results: Results) -> Figure:

@@ -102,7 +102,7 @@ def _told(results: Results, name: str) -> str:
     return f"simulated data instead of {name}" if '"sphere-sine"' in stored else name
 
 
-def floors(sets: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def floors(sets: claims.Sets) -> np.ndarray:
     """Give the least mean of (f - y)² that a function can have where equal inputs have different targets, by seed."""
     found = []
     for x, y in sets:
@@ -111,10 +111,6 @@ def floors(sets: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         means = np.bincount(place, y) / np.bincount(place)
         found.append(np.mean((y - means[place]) ** 2))
     return np.asarray(found)
-
-
-def _repeated(sets: list[tuple[np.ndarray, np.ndarray]]) -> bool:
-    return any(len(np.unique(x, axis=0)) < len(x) for x, _ in sets)
 
 
 class Regression(Panel):
@@ -150,10 +146,11 @@ class Regression(Panel):
         """All that the paper says of its regression experiments."""
         check_finished(results)
         runs = dict(results)
-        sets = claims.training_sets(next(iter(runs.values())))
+        one = next(iter(runs.values()))
+        sets = claims.training_sets(one)
         return [
             claims.faster(runs, floors(sets)),
-            claims.eigenvalues(runs, _repeated(sets)),
+            claims.eigenvalues(runs, claims.gates_between(sets, one["weight-movement.hidden"].shape[2])),
             claims.weights_move(runs),
             claims.kernel_moves(runs),
             claims.prunes(runs),

@@ -17,7 +17,7 @@ Pictures = Literal["cifar10", "mnist"]
 
 # The paper does not say how pixels are scaled; these give the directions v_1 that it reports (figures 7 and 14).
 PIXELS: dict[Pictures, str] = {"cifar10": "signed", "mnist": "unit"}
-SIDES: dict[str, int] = {"cifar10": 32, "mnist": 28, "digits": 8}
+SIDES: dict[Pictures, int] = {"cifar10": 32, "mnist": 28}
 NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "digits": "digits of scikit-learn"}
 SQUARED = {"kind": "squared", "half": False}  # what figure 12 fits; the theory (eq. 1) has the half
 START = (
@@ -25,7 +25,9 @@ START = (
     "the weights of their layer"
 )
 STANDARD = "gamma = 1/2 in all layers, which is Glorot's"
-STAND_IN = "At quick scale digits of scikit-learn take the place of the images where those are not at hand"
+STAND_IN = (
+    "At quick scale digits of scikit-learn, enlarged to as many pixels, take the place of images that are not at hand"
+)
 
 
 def here(pictures: Pictures) -> bool:
@@ -45,7 +47,7 @@ def pictures_of(
     """Images as a recipe has them: the real ones at paper scale and where they are at hand, else digits."""
     real = scale == "paper" or here(pictures)
     return {
-        "kind": pictures if real else "digits",
+        **({"kind": pictures} if real else {"kind": "digits", "side": SIDES[pictures]}),
         "n": n,
         "n_test": 0,
         "flat": False,
@@ -79,14 +81,11 @@ class Training:
     def recipe(self, name: str, scale: Scale, seeds: int | None) -> Recipe:
         """Give the recipe; data depend on the seed only, so activations and starts are compared on the same images."""
         classes = self.loss != SQUARED
-        data = pictures_of(self.pictures, scale, self.n, "one-hot" if classes else "number")
-        stand_in = data["kind"] == "digits"
-        side = min(self.kernel, 1 + (SIDES["digits"] - 1) // len(self.channels)) if stand_in else self.kernel
         start = {"gamma": 0.5, "linear": None} if self.standard else {"gamma": self.gamma}
         network: dict[str, Any] = {
             "kind": "conv-net",
             "channels": list(self.channels),
-            "kernel": side,
+            "kernel": self.kernel,
             "activation": self.activation,
             "rescaled": not self.adam,
             **start,
@@ -94,18 +93,15 @@ class Training:
         if self.dense is not None:
             network["dense"] = self.dense
         flow: dict[str, Any] = {"kind": "gradient-flow", "tolerance": 1e-4, "loss": self.loss}
-        unit = self.rate
         if self.adam:
             flow = {"kind": "descent", "optimiser": "adam", "rate": self.rate, "loss": self.loss}
-        elif stand_in:  # rates grow like the root of the number of places, so smaller images need longer
-            unit *= (SIDES[self.pictures] - self.kernel + 1) / (SIDES["digits"] - side + 1)
         layers = [f"conv{layer}-kernels" for layer in range(1, len(self.channels) + 1)]
         return Recipe(
             name=f"zhou2023 {name}",
-            data=data,
+            data=pictures_of(self.pictures, scale, self.n, "one-hot" if classes else "number"),
             network=network,
             flow=flow,
-            times=[unit * step for step in self.steps],
+            times=[self.rate * step for step in self.steps],
             probes=["train-loss", *(["train-error"] if classes else []), {"kind": "input-weights", "layers": layers}],
             seeds=seeds or 1,
             dtype="float32",

@@ -62,7 +62,7 @@ class GradientDescent(Panel):
             f"tanh, read out linearly, squared error of class numbers without the half, seen at t = "
             f"{_RATE * one.steps[-1]:g} of the gradient flow, which is step {one.steps[-1]:,} of the paper's gradient "
             f"descent at rate {_RATE:g} (steps that are about 1e-3 of the shortest time scale). {START}; "
-            f"γ = {one.gamma:g}.{control} {STAND_IN}, for a time that is longer as their rates are smaller."
+            f"γ = {one.gamma:g}.{control} {STAND_IN}."
         )
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:

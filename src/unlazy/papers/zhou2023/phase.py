@@ -39,7 +39,7 @@ _HALF = 0.5  # the share of its loss that each network has learnt away when it i
 # Looks in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
 # from large outputs, which they have to unlearn first.
 _GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
-_LATE = (6.0, 9.0, 14.0)
+_LATE = (6.0, 10.0, 20.0, 40.0, 80.0)
 
 
 def needed(largest: float, power: float, channels: int, epsilon: float) -> float:
