@@ -228,10 +228,10 @@ class ClipActivity(Probe):
 def _beyond(ratio: Float[Array, " n"], d: int) -> Float[Array, " n"]:
     """P(z > 0, √(1 + 3 z²) > ratio) for a coordinate z of a direction, where z² has the law Beta(½, (d-1)/2)."""
     least = (jnp.square(jnp.clip(ratio, 1, 2)) - 1) / 3  # of z²
-    if d == 1:
-        return jnp.where(least < 1, 0.5, 0.0).astype(ratio.dtype)
     half = jnp.asarray(0.5, ratio.dtype)
-    return half * jax.scipy.special.betainc((d - 1) * half, half, 1 - least)
+    # At 1 the share is 0, which betainc only comes close to; and with d = 1 all z² are 1.
+    share = half if d == 1 else half * jax.scipy.special.betainc((d - 1) * half, half, 1 - least)
+    return jnp.where(least < 1, share, jnp.zeros_like(ratio))
 
 
 class RadialProfile(Probe):

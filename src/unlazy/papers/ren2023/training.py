@@ -56,7 +56,7 @@ _SCALES: dict[Scale, _Sizes] = {
 }
 _SPREAD, _START = 1e-3, 0.1  # σ_2 and σ_r of the figure: the text says "small"
 _TINY = 1e-9  # σ_2 of the stages: the text wants it below d^-7
-_STAGE_END = 0.3
+_STAGE_END = 2.0
 _LOW = 1e-4
 _FITTED = 1e-3  # ε of T_2
 _NEAR = 0.02  # what (w̄_2 α, b̄_2) may be off by at the end
