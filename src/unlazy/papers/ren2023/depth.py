@@ -60,11 +60,11 @@ class DepthSeparation(Panel):
         """What is shown, and what it does not show."""
         return (
             "L = ½ E(f* - f)² on samples never trained on, against the number of trained parameters: two-layer ReLU "
-            "networks with biases, by Adam on fresh samples at the best of three rates, and the learner of eq. 1 "
-            f"by its own clipped descent in as many steps. Inputs are the heavy-tailed law given |x| < {_INSIDE:g}: a two-layer ReLU "
-            "network that has a slope at infinity has infinite loss under the law itself. The lower bound behind the "
-            "paper's title (Safran et al., Theorem 5) speaks of errors of order d^-6, far below what is trained here: "
-            "this is what training finds, and no proof."
+            "networks with biases, by Adam on fresh samples at the best of three rates, and the learner of eq. 1 by "
+            f"its own clipped descent in as many steps. Inputs are the heavy-tailed law given |x| < {_INSIDE:g}: a "
+            "two-layer ReLU network that has a slope at infinity has infinite loss under the law itself. The lower "
+            "bound behind the paper's title (Safran et al., Theorem 5) speaks of errors of order d^-6, far below what "
+            "is trained here: this is what training finds, and no proof."
         )
 
     def shallow(self, scale: Scale, width: int, rate: float, seeds: int | None) -> Recipe:
