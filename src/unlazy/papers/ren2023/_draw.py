@@ -54,6 +54,8 @@ def widths(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
         axes.plot([m for m, _ in known], ends, marker="o", color=ORDERED[index], linestyle=DASHES[index], label=title)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.minorticks_off()
+    axes.set_xticks([m for m, _ in known], [str(m) for m, _ in known])
     axes.legend(fontsize=7)
     named(axes, "m_1", "at the end")
 

@@ -161,6 +161,7 @@ class DepthSeparation(Panel):
             axes.plot(counts, [curve[n] for n in counts], marker="o", color=ORDERED[index], linestyle=line, label=name)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.minorticks_off()
         axes.set_xlabel("trained parameters")
         axes.set_ylabel("loss")
         axes.legend(fontsize=8)
