@@ -13,7 +13,7 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import Squared
-from unlazy.networks import MeanFieldStack, RandomLayers, TwoLayer
+from unlazy.networks import Constant, MeanFieldStack, RandomLayers, Tied, TwoLayer
 from unlazy.probes import Probe
 
 MEMBERS = members(probes, Probe)
@@ -36,6 +36,16 @@ def runs(data):
     networks = [
         TwoLayer(WIDTH, 3, embedding=RandomLayers((5,)), key=jax.random.key(1)),
         MeanFieldStack((6, WIDTH), 3, ranks=2, key=jax.random.key(1)),
+        MeanFieldStack(
+            (6, WIDTH),
+            3,
+            ranks=1,
+            train=("w", "wb"),
+            bias=(False, Constant(0.5)),
+            amplitude=(Tied(), Constant(1.0)),
+            clip=(0.1, 0.2, 0.3),
+            key=jax.random.key(1),
+        ),
     ]
     return [
         Descent(rate=0.5)(
@@ -105,7 +115,7 @@ def test_precision_is_kept(probe, run, data):
 @contract
 def test_what_neurons_are_called_does_not_matter(probe, run, data):
     order = jnp.asarray([3, 1, 7, 0, 6, 2, 5, 4])
-    (layer,) = run.final.hidden(data.x)
+    layer = next(layer for layer, h in run.final.hidden(data.x).items() if h.shape[1] == WIDTH)
     permuted = [network.permute(layer, order) for network in (run.final, run.start)]
 
     def reordered(leaf):  # what belongs to a neuron goes where its neuron goes; what belongs to pairs has an order

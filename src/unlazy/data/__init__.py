@@ -8,6 +8,8 @@ sample weights. The sample axis comes first; a scalar target has shape (n,), k t
   (chen2022); ``sphere_sine`` (caron2023); ``cosine``, ``chirp``, ``two_sided_step`` (aiad2026).
 - ``radial``: the heavy-tailed inputs of ren2023, as samples (``heavy_tailed``) or as weighted quadrature nodes
   (``radial_quadrature``), with the density, distribution function and sampler of the radius.
+- ``spherical``: other spherically symmetric laws beside it, with tails weighted by importance (``spherical``), their
+  quadratures (``spherical_quadrature``), and fresh samples for each step of descent (``SphericalSource``).
 - ``images``: ``mnist``, ``cifar10``, ``digits``.
 - ``tabular``: ``concrete``, ``energy``, ``airfoil``, ``plant``.
 
@@ -22,6 +24,7 @@ from unlazy.data._base import Dataset, split
 from unlazy.data._download import at_hand
 from unlazy.data.images import cifar10, digits, mnist
 from unlazy.data.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
+from unlazy.data.spherical import Source, SphericalSource, spherical, spherical_quadrature
 from unlazy.data.synthetic import (
     chirp,
     cosine,
@@ -35,6 +38,8 @@ from unlazy.data.tabular import airfoil, concrete, energy, plant
 
 __all__ = [
     "Dataset",
+    "Source",
+    "SphericalSource",
     "airfoil",
     "at_hand",
     "chirp",
@@ -54,6 +59,8 @@ __all__ = [
     "random_labels",
     "sample_radii",
     "sphere_sine",
+    "spherical",
+    "spherical_quadrature",
     "split",
     "two_sided_step",
 ]

@@ -132,19 +132,20 @@ def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: PR
     return draw_twice(draw, n, n_test, name=f"heavy-tailed, d = {d}", key=key)
 
 
-def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 2.0) -> Dataset:
+def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 2.0, far: float = 1e9) -> Dataset:
     """Nodes r of shape (N, 1), targets relu(1 - r) and weights ω with Σ ω g(r) = E g(|x|) and Σ ω = 1.
 
     Up to r = ``bulk`` and over the first 64 oscillations, Gauss-Legendre panels of ``order`` nodes resolve every
     oscillation of J_ν², with a panel edge at the target's kink r = 1. Over 16 more oscillations a smooth step turns
     J_ν² into its average (J_ν² + Y_ν²) / 2, which leaves no boundary term, and from there panels in 1/u, each twice as
-    long as the one before, go out to r = 1e9 and then to infinity. At order 8 the mass, and the mean of a g that is
+    long as the one before, go out to r = ``far`` and then to infinity. At order 8 the mass, and the mean of a g that is
     smooth between 0, 1 and infinity, are right to about 1e-9; a kink of g at r = a elsewhere costs up to 2e-5 a. At
     most 4096 oscillations are resolved: a ``scale`` so large that r = 1 lies beyond them sees their average there.
     """
     c = _rate(d, scale)
     checks.count("order", order, 2)
     checks.positive("bulk", bulk)
+    checks.positive("far", far)
     nu = d / 2
     start = float(np.clip(bulk * c, nu + 64 * np.pi, nu + 4096 * np.pi))
     stop = start + 16 * np.pi
@@ -156,9 +157,9 @@ def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 
     average = _average_square(nu, np.maximum(u, start))  # Y_ν overflows far left of ν, where step = 0
     weight = width * d / u * ((1 - step) * special.jv(nu, u) ** 2 + step * average)
 
-    doublings = math.ceil(math.log2(max(1e9 * c, 2 * stop) / stop))
-    far = np.unique([0.0, *(1 / (stop * 2.0 ** np.arange(doublings + 1))), 1 / max(c, stop)])
-    s, width = _gauss_legendre(far, order)  # s = 1/u, du = u² ds
+    doublings = math.ceil(math.log2(max(far * c, 2 * stop) / stop))
+    edges = np.unique([0.0, *(1 / (stop * 2.0 ** np.arange(doublings + 1))), 1 / max(c, stop)])
+    s, width = _gauss_legendre(edges, order)  # s = 1/u, du = u² ds
     u = np.concatenate([u, 1 / s[::-1]])
     weight = np.concatenate([weight, (width * d / s * _average_square(nu, 1 / s))[::-1]])
 

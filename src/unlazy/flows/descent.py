@@ -13,12 +13,12 @@ from jaxtyping import Array, Int
 
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree, Scalar
-from unlazy.data import Dataset
+from unlazy.data import Dataset, Source
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
 from unlazy.flows.optimisers import Constant, Momentum, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, divide, trained_rates
+from unlazy.networks import Layout, Network, divide, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -42,6 +42,9 @@ class Descent(Coordinated):
     ``batch``; the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the
     optimiser sees it, ``clip_sample`` that of each sample's gradient before they are averaged; with either, or with
     Adam, the network stays in weights.
+
+    With a ``source`` each step draws ``batch`` fresh samples from it instead (ren2023 Appendix E); the data set is then
+    only looked at, by probes.
     """
 
     loss: Loss = Squared()
@@ -51,6 +54,7 @@ class Descent(Coordinated):
     batch: int | None = eqx.field(static=True, default=None)
     clip_norm: float | None = eqx.field(static=True, default=None)
     clip_sample: float | None = eqx.field(static=True, default=None)
+    source: Source | None = None
 
     def check(self, network: Network, data: Dataset) -> None:
         """Learning rate, batch and clips must be positive."""
@@ -62,6 +66,10 @@ class Descent(Coordinated):
             bound = getattr(self, what)
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {bound:g}.")
+        if self.source is not None and self.batch is None:
+            raise UserError("Fresh samples come in batches: say how many a step, for example batch = 1024.")
+        if network.clips and self.clip_sample is not None:
+            raise UserError("This network clips the pull of each sample already: leave clip_sample out.")
         if network.own_units and self.exact_in_gram() is not None:
             raise UserError(
                 "Adam and clipping look at the size of a gradient, which is another one in rescaled coordinates: make "
@@ -69,7 +77,9 @@ class Descent(Coordinated):
             )
 
     def exact_in_gram(self) -> str | None:
-        """Plain descent and momentum are."""
+        """Plain descent and momentum are, on samples that stay."""
+        if self.source is not None:
+            return 'Gram coordinates know the training points only: fresh samples need coordinates = "weights".'
         if self.clip_norm is None and self.clip_sample is None and isinstance(self.optimiser, Plain | Momentum):
             return None
         return (
@@ -80,6 +90,10 @@ class Descent(Coordinated):
     def picks_samples(self) -> bool:
         """Minibatches do, and clipping goes through samples one by one."""
         return self.batch is not None or self.clip_sample is not None
+
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
+        """Do the frozen work once, but nothing in advance for samples that are not there yet."""
+        return super().prepare(network, data, layout) if self.source is None else (network, data)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""
@@ -109,13 +123,20 @@ class Descent(Coordinated):
             return gradient(trained, frozen, data, self.loss)
         return _clipped_gradient(trained, frozen, data, self.loss, self.clip_sample)
 
+    def _samples(self, state: State, data: Dataset) -> tuple[Array | None, Dataset]:
+        if self.source is None:
+            return _next_batch(state.memory, state.steps, data)
+        assert self.batch is not None
+        drawn = self.source.draw(self.batch, key=jax.random.fold_in(state.memory.key, state.steps))
+        return None, drawn.astype(data.x.dtype)
+
     def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
         parts: Any = divide(network)
         trained, frozen = parts
         loss = self.loss(eqx.combine(trained, frozen)(data.x), data.y, data.weight)
         order = None
-        if self.batch is not None:
+        if self.batch is not None and self.source is None:
             size = min(self.batch, data.n)
             order = jnp.full((-(-data.n // size), size), -1, jnp.int32)
         memory = Memory(self._transform().init(trained), loss, order, key)
@@ -133,7 +154,7 @@ class Descent(Coordinated):
             return (s.left > 0) & (s.code == 0) & (s.steps < last)
 
         def body(s: State) -> State:
-            order, sample = _next_batch(s.memory, s.steps, data)
+            order, sample = self._samples(s, data)
             loss, slope = self._gradient(s.trained, frozen, sample)
             direction, optimiser = transform.update(slope, s.memory.optimiser, s.trained)
             rate = jnp.asarray(self.rate) * self.schedule(s.steps)

@@ -60,6 +60,8 @@ class Exponential(Coordinated):
             raise UserError(
                 f"The exponential flow solves squared loss only, not {type(self.loss).__name__}: use GradientFlow."
             )
+        if network.clips:
+            raise UserError("The exponential flow solves the gradient flow, and this network clips: use RungeKutta.")
         check_tolerance(self.tolerance, self.step, data)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -42,6 +42,8 @@ class Linearised(Stepper):
                 f"The linearised flow has a closed form for squared loss only, not {type(self.loss).__name__}: "
                 "run GradientFlow on TangentModel(network) instead."
             )
+        if network.clips:
+            raise UserError("The linearised flow is that of the gradient, and this network clips: make it without.")
 
     def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
         """Train the linearisation, in weights."""

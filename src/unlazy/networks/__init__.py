@@ -16,7 +16,10 @@ from unlazy.networks._base import (
     nested_sums,
     trained_rates,
 )
+from unlazy.networks._block import Block, lengths
+from unlazy.networks._clip import is_learner, pulls, shares, slope_of
 from unlazy.networks._dual import Dual, Layout, dual
+from unlazy.networks._spherical import SphericalLimit, slopes, sphere_mean
 from unlazy.networks._sweep import AXIS
 from unlazy.networks.conv import ConvNet
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
@@ -41,6 +44,7 @@ __all__ = [
     "AXIS",
     "Anchored",
     "Asymmetrical",
+    "Block",
     "Chord",
     "Constant",
     "ConvNet",
@@ -64,6 +68,7 @@ __all__ = [
     "RandomPatches",
     "Scaling",
     "Sphere",
+    "SphericalLimit",
     "TangentModel",
     "Tied",
     "TwoLayer",
@@ -75,10 +80,17 @@ __all__ = [
     "divide",
     "dual",
     "frozen_rates",
+    "is_learner",
     "jacobian_kernel",
+    "lengths",
     "mean_field",
     "multilayer_mean_field",
     "nested_sums",
     "ntk",
+    "pulls",
+    "shares",
+    "slope_of",
+    "slopes",
+    "sphere_mean",
     "trained_rates",
 ]

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
+from unlazy.losses import Loss
 
 N = TypeVar("N", bound="Network")
 M = TypeVar("M", bound=eqx.Module)
@@ -73,6 +74,20 @@ class Network(eqx.Module):
     def own_units(self) -> bool:
         """Whether parameters are kept in units of their own, so that the size of a gradient means nothing."""
         return False
+
+    @property
+    def clips(self) -> bool:
+        """Whether it bounds what single samples do to it, so that what it descends is no gradient."""
+        return False
+
+    def gradient(self, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
+        """Give the loss and its gradient by the trained parameters (a tree as of `divide`), or what it descends."""
+        trained, frozen = divide(self)
+
+        def value(leaves: PyTree) -> Scalar:
+            return loss(eqx.combine(leaves, frozen)(data.x), data.y, data.weight)
+
+        return jax.value_and_grad(value)(trained)
 
     @abc.abstractmethod
     def on(self, data: Dataset) -> tuple[Network, Dataset]:

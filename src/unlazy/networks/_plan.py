@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -12,9 +14,12 @@ from jaxtyping import Array
 from unlazy._errors import UserError
 from unlazy._memory import must_fit
 from unlazy._types import PRNGKey
-from unlazy.activations import Activation
+from unlazy.activations import Activation, Relu
 from unlazy.networks._block import Block, Layer, Limit
-from unlazy.networks.laws import Constant, Eye, Law, Normal, Tied
+from unlazy.networks._spherical import SphericalLimit
+from unlazy.networks.laws import Constant, Eye, Law, Normal, Sphere, Tied
+
+T = TypeVar("T")
 
 
 class Plan(eqx.Module):
@@ -39,7 +44,7 @@ class Plan(eqx.Module):
         if set(self.train) - set("awbc"):
             raise UserError(f"What is trained is named by the letters a, w, b and c, not by '{self.train}'.")
         if math.isinf(self.width):
-            return self._limit(letters, key)
+            return self._sphere(letters) if isinstance(self.amplitude, Tied) else self._limit(letters, key)
         return self._block(letters, int(self.width), key)
 
     def _block(self, letters: str, m: int, key: PRNGKey) -> Block:
@@ -78,6 +83,19 @@ class Plan(eqx.Module):
         drawn = self.features.draw(m, d + 1, d, key=key)  # a bias is the weight of one more input, always 1
         return drawn[:, :d], drawn[:, d]
 
+    def _sphere(self, letters: str) -> SphericalLimit:
+        law, spread = self.features, _spread(self.features)
+        # Only the mean square length matters, and lengths of all neurons grow by one factor.
+        radius = law.radius if isinstance(law, Sphere) else None if spread is None else spread * math.sqrt(self.inputs)
+        plain = self.bias is False and self.offset == Constant() and isinstance(self.activation, Relu)
+        first = self.level == 0 and self.mean_field and self.rank == 1
+        if not (first and plain and letters in ("w", "") and radius):
+            raise UserError(
+                "A tied block of infinite width is the first one, of rank 1, with ReLU, without bias or offset, with "
+                "w = sphere or normal, and trains w or nothing."
+            )
+        return SphericalLimit(jnp.asarray(radius, jnp.result_type(float)), self.inputs, letters)
+
     def _limit(self, letters: str, key: PRNGKey) -> Limit:
         if self.level > 0 or not self.mean_field or set(letters) & set("wb"):
             raise UserError(
@@ -114,3 +132,25 @@ def _spread(law: Law) -> float | None:
     if isinstance(law, Normal) and law.mean == 0:
         return law.spread
     return 0.0 if law == Constant() else None
+
+
+def each_of(value: T | tuple[T, ...], count: int, what: str) -> tuple[T, ...]:
+    """One value for all blocks, or one for each."""
+    if not isinstance(value, tuple | list):
+        return (value,) * count
+    if len(value) != count:
+        raise UserError(f"{len(value)} values of {what} were given for {count} blocks: give one, or one for each.")
+    return tuple(value)
+
+
+def checked_ranks(
+    widths: Sequence[float], inputs: int, outputs: int | None, ranks: int | tuple[int, ...]
+) -> tuple[int, ...]:
+    """The ranks between blocks, after refusing what is no stack."""
+    whole = [width for width in widths if not math.isinf(width)]
+    if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
+        raise UserError(f"A stack has at least two blocks, of a whole number of neurons each, not {list(widths)}.")
+    inner = each_of(ranks, len(widths) - 1, "ranks") if not isinstance(ranks, int) else (ranks,) * (len(widths) - 1)
+    if min(inputs, *inner, outputs or 1) < 1 or outputs == 0:
+        raise UserError(f"A stack needs at least one input, channel and output, not {(inputs, *inner, outputs)}.")
+    return inner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -13,17 +13,19 @@ from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
 from unlazy._memory import total
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree, Scalar
 from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
+from unlazy.losses import Loss
 from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel
 from unlazy.networks._block import Block, Columns, Fixed, Layer, Limit
+from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
 from unlazy.networks._gram_block import GramBlock, gram_block
-from unlazy.networks._plan import Plan
+from unlazy.networks._plan import Plan, checked_ranks, each_of
+from unlazy.networks._spherical import SphericalLimit
 from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
 
 Parameterisation = Literal["mean-field", "standard"]
-T = TypeVar("T")
 Many = list[Float[Array, "..."]]  # an array for each block
 
 _MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
@@ -44,7 +46,9 @@ class MeanFieldStack(Network):
 
     In the mean-field parameterisation neurons learn m_l times as fast. The "standard" one has no 1/m_l, rates 1 and all
     parameters uniform in ±1/√fan-in. With ``skip`` blocks between equal ranks add their input. The first width may be
-    infinite: then its law enters through its kernel only, which needs Gaussian features.
+    infinite: then its law enters through its kernel only, which needs Gaussian features; or, where it is tied, through
+    the radius of its sphere (ren2023 section 3). ``clip`` bounds what one sample does to (v_1, v_2, r_2) of ren2023's
+    learner (eq. 4).
 
     As E[A] = 0 makes the channels of a wide mean-field network vanish at the start, give amplitudes a mean to see its
     limit move: ``amplitude=Normal(mean=(1.0, -1.0))``.
@@ -54,6 +58,7 @@ class MeanFieldStack(Network):
 
     blocks: tuple[Layer, ...]
     scalar: bool = eqx.field(static=True)
+    clip: Bounds | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class MeanFieldStack(Network):
         amplitude: Law | tuple[Law, ...] | None = None,
         offset: Law | tuple[Law, ...] | None = None,
         skip: bool = False,
+        clip: tuple[float, float, float] | None = None,
         key: PRNGKey,
     ) -> None:
         if parameterisation not in ("mean-field", "standard"):
@@ -77,23 +83,25 @@ class MeanFieldStack(Network):
         count, mean_field = len(widths), parameterisation == "mean-field"
         usual = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
         each = {
-            "train": _each(train, count, "train"),
-            "activation": _each(activation, count, "activation"),
-            "features": _each(features or usual[0], count, "features"),
-            "bias": _each(bias, count, "bias"),
-            "amplitude": _each(amplitude or usual[1], count, "amplitude"),
-            "offset": _each(offset or usual[2], count, "offset"),
+            "train": each_of(train, count, "train"),
+            "activation": each_of(activation, count, "activation"),
+            "features": each_of(features or usual[0], count, "features"),
+            "bias": each_of(bias, count, "bias"),
+            "amplitude": each_of(amplitude or usual[1], count, "amplitude"),
+            "offset": each_of(offset or usual[2], count, "offset"),
         }
-        ends = [inputs, *_checked_ranks(widths, inputs, outputs, ranks), outputs or 1]
+        ends = [inputs, *checked_ranks(widths, inputs, outputs, ranks), outputs or 1]
         blocks: list[Layer] = []
         for level, one in enumerate(jax.random.split(key, count)):
             options = {name: values[level] for name, values in each.items()}
             made = Plan(widths[level], ends[level], ends[level + 1], level, mean_field, **options).draw(one)
             across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
             blocks.append(altered(made, skip=True) if across else made)
-        self.blocks, self.scalar = tuple(blocks), outputs is None
+        self.blocks, self.scalar, self.clip = tuple(blocks), outputs is None, clip
         if not jax.tree.leaves(divide(self)[0]) and not isinstance(blocks[0], Limit):
             raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
+        if clip is not None:
+            check_clip(blocks, clip)
 
     @property
     def depth(self) -> int:
@@ -117,7 +125,8 @@ class MeanFieldStack(Network):
                 "x[None] for one sample."
             )
         first = self.blocks[0]
-        if isinstance(first, Block | Limit) and x.shape[1] != self.inputs:
+        known = isinstance(first, Block | Limit) or (isinstance(first, SphericalLimit) and x.shape[1] != 1)
+        if known and x.shape[1] != self.inputs:
             raise UserError(f"This network was made for {self.inputs} inputs but was given {x.shape[1]}.")
         return x.T
 
@@ -166,6 +175,26 @@ class MeanFieldStack(Network):
         return eqx.tree_at(where, frozen_rates(self), [rate for _, _, rate in named])
 
     @property
+    def clips(self) -> bool:
+        """Whether it was given bounds."""
+        return self.clip is not None
+
+    def gradient(self, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
+        """Give the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
+        if self.clip is None:
+            return super().gradient(data, loss)
+        first, second = self.blocks
+        assert isinstance(first, Block | SphericalLimit)
+        assert isinstance(second, Block)
+        f = self(data.x)
+        slope, share = slope_of(loss, f, data.y).reshape(-1), shares(loss, data.weight, f)
+        parts = clipped(first, second, self._enter(data.x), slope, share, self.clip)
+        names = [(level, name) for level, block in enumerate(self.blocks) for name in block.rates()]
+        where = lambda tree: [getattr(tree.blocks[level], name) for level, name in names]  # noqa: E731
+        found = eqx.tree_at(where, divide(self)[0], [parts[level][name] for level, name in names])
+        return loss(f, data.y, data.weight), found
+
+    @property
     def kinked(self) -> bool:
         """Whether a parameter can move a pre-activation across a kink."""
         return any(
@@ -177,6 +206,8 @@ class MeanFieldStack(Network):
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
         """Make the features of a frozen first block once, where that pays; make an infinite one exact on the data."""
         first = self.blocks[0]
+        if isinstance(first, SphericalLimit):
+            return self, _through(data, lambda x: first.radii(self._enter(x))[:, None])
         if isinstance(first, Limit):
             fixed = first.anchored(_all_points(data))
             return self._with(altered(fixed, prepared=True)), _through(data, lambda x: fixed.inner.column(x.T).T)
@@ -276,6 +307,13 @@ class MeanFieldStack(Network):
             blocks.append(altered(block, a=a, w=w, b=b))
         return altered(self, blocks=tuple(blocks))
 
+    def sampled(self, width: int, *, key: PRNGKey) -> MeanFieldStack:
+        """Draw a finite network from a tied one of infinite width, as it is now (ren2023 Definition A.1)."""
+        first = self.blocks[0]
+        if not isinstance(first, SphericalLimit):
+            raise UserError("Neurons are drawn from a tied first block of infinite width, and this network has none.")
+        return self._with(first.sample(width, key=key))
+
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
         if any(isinstance(block, Block) and block.tied and "w" in block.train for block in self.blocks):
@@ -318,6 +356,14 @@ class MeanFieldStack(Network):
             return cls(widths, inputs, key=next(keys), **{"ranks": 2, "activation": Tanh(), **options})
 
         slope = LeakyRelu(0.3)
+        learner: dict[str, Any] = {
+            "ranks": 1,
+            "train": ("w", "wb"),
+            "features": (Sphere(), Normal()),
+            "bias": (False, Constant(0.5)),
+            "amplitude": (Tied(), Constant(1.0)),
+            "activation": Relu(),
+        }
         return [
             (one(), data),
             (one((8, 7, 6), ranks=(2, 2), train=("ac", "wa", "bc"), activation=(Tanh(), Sigmoid(), slope)), data),
@@ -327,43 +373,16 @@ class MeanFieldStack(Network):
                 several,
             ),
             (one(inputs=9, features=Grid(), outputs=None), many),
-            (
-                one(
-                    ranks=1,
-                    train=("w", "wb"),
-                    features=(Sphere(), Normal()),
-                    bias=(False, Constant(0.5)),
-                    amplitude=(Tied(), Constant(1.0)),
-                ),
-                data,
-            ),
+            (one(**{**learner, "activation": Tanh()}), data),
             (one((math.inf, 7), amplitude=(Normal(mean=(1.0, -0.5)), Normal())), data),
+            (one((math.inf, 7), **learner), data),
+            (one(**learner, clip=(0.1, 0.2, 0.3)), data),
         ]
 
 
 def name(level: int) -> str:
     """``block-1`` is the first."""
     return f"block-{level + 1}"
-
-
-def _each(value: T | tuple[T, ...], count: int, what: str) -> tuple[T, ...]:
-    if not isinstance(value, tuple | list):
-        return (value,) * count
-    if len(value) != count:
-        raise UserError(f"{len(value)} values of {what} were given for {count} blocks: give one, or one for each.")
-    return tuple(value)
-
-
-def _checked_ranks(
-    widths: Sequence[float], inputs: int, outputs: int | None, ranks: int | tuple[int, ...]
-) -> tuple[int, ...]:
-    whole = [width for width in widths if not math.isinf(width)]
-    if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
-        raise UserError(f"A stack has at least two blocks, of a whole number of neurons each, not {list(widths)}.")
-    inner = _each(ranks, len(widths) - 1, "ranks") if not isinstance(ranks, int) else (ranks,) * (len(widths) - 1)
-    if min(inputs, *inner, outputs or 1) < 1 or outputs == 0:
-        raise UserError(f"A stack needs at least one input, channel and output, not {(inputs, *inner, outputs)}.")
-    return inner
 
 
 def _all_points(data: Dataset) -> Float[Array, "p d"]:

@@ -32,6 +32,14 @@ from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kerne
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
 from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, WeightMovement
 from unlazy.probes.pruning import Importance, Pruning
+from unlazy.probes.radial import (
+    ClipActivity,
+    FirstLayer,
+    LimitDistance,
+    LossDecomposition,
+    RadialProfile,
+    SecondLayer,
+)
 from unlazy.probes.transfer import Transfer
 
 __all__ = [
@@ -40,22 +48,28 @@ __all__ = [
     "BackwardSignals",
     "ChannelSpectrum",
     "Channels",
+    "ClipActivity",
     "Condensation",
     "CosineMatrix",
     "DecayRate",
     "FeatureMovement",
     "FeaturePair",
+    "FirstLayer",
     "Importance",
     "InputWeights",
     "Kernel",
     "KernelMatrix",
+    "LimitDistance",
     "LogRatios",
+    "LossDecomposition",
     "MeanSquareSlope",
     "ParameterHistogram",
     "Preactivations",
     "Probe",
     "Pruning",
+    "RadialProfile",
     "Reduced",
+    "SecondLayer",
     "Spikes",
     "SymmetryDefect",
     "TestError",

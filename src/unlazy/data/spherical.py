@@ -1,0 +1,221 @@
+"""Spherically symmetric inputs for ren2023: three laws of the radius, samples of any kind, and a source of fresh ones.
+
+The target is relu(1 - |x|), or relu(1 - |P x|) with P the projection onto a ``subspace``: the first so many axes, which
+a network that starts symmetrically knows as little as any others (section 5 of the paper asks for it).
+
+Radii come from a table of the law's distribution function: the share of each of its cells is exact, and inside a cell
+(below 1e-3 wide in the bulk, 2 % in a tail) radii are spread evenly in 1/(1 + r). So a radius is found inside compiled
+code, which `sample_radii`, exact by rejection, cannot do.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+from typing import Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import special
+
+from unlazy._errors import UserError
+from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy.data import _checks as checks
+from unlazy.data._base import Dataset
+from unlazy.data.radial import radial_cdf, radial_quadrature
+
+RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
+
+_FARTHEST = 1e9  # where the table of the heavy-tailed law ends, and its tail 1/r begins
+_RAREST = 1e-12  # the smallest chance of a larger radius that samples go to
+_SEEN = 1e-6  # the smallest part of a law that can be drawn from, so that rounding does not matter
+_SURVIVAL = 1e-18  # where quadratures of light tails end
+
+
+class Source(eqx.Module):
+    """Where fresh samples come from, inside compiled code: `Descent(source=...)` draws a batch from it each step."""
+
+    @abc.abstractmethod
+    def draw(self, n: int, *, key: PRNGKey) -> Dataset:
+        """Give n new samples."""
+
+
+class SphericalSource(Source):
+    """Fresh samples of a spherically symmetric law, with ren2023's target (its Appendix E trains on such).
+
+    - ``law``: "heavy-tailed" (section 2, with αβ = ``scale``), "gaussian" (N(0, scale²/d) in each coordinate, so that
+      |x| is near scale) or "ball" (uniform in the ball of radius ``scale``);
+    - ``stratified``: one radius from each of n equally likely shells, so that hardly any chance is left in radii;
+    - ``tail``: this share of the samples is drawn evenly in the logarithm of the chance P(|x| > r) instead, and all are
+      weighted to make up for it: far samples become frequent and light;
+    - ``truncate``: only |x| below this radius, as a law of its own.
+    """
+
+    d: int = eqx.field(static=True)
+    law: RadialLaw = eqx.field(static=True, default="heavy-tailed")
+    scale: float = eqx.field(static=True, default=1.0)
+    stratified: bool = eqx.field(static=True, default=True)
+    tail: float = eqx.field(static=True, default=0.0)
+    truncate: float | None = eqx.field(static=True, default=None)
+    subspace: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        checks.count("d", self.d)
+        checks.choice("law", self.law, get_args(RadialLaw))
+        checks.positive("scale", self.scale)
+        if not 0 <= self.tail < 1:
+            raise UserError(f"tail = {self.tail} is out of range: give a share of at least 0 and below 1.")
+        if self.truncate is not None:
+            checks.positive("truncate", self.truncate)
+            inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
+            if inside < _SEEN:
+                raise UserError(
+                    f"Only {inside:.1g} of the inputs have |x| < truncate = {self.truncate:g}, too few to draw from: "
+                    "take a larger one."
+                )
+        if self.subspace is not None:
+            checks.count("subspace", self.subspace)
+            checks.count("d", self.d, self.subspace)
+
+    def draw(self, n: int, *, key: PRNGKey) -> Dataset:
+        """Give n new samples, weighted where tails are."""
+        place_key, direction_key = jax.random.split(key)
+        beyond, weight = self._places(n, place_key)
+        r = quantile(beyond, self.law, self.d, self.scale)
+        direction = jax.random.normal(direction_key, (n, self.d))
+        x = (r / jnp.linalg.norm(direction, axis=1))[:, None] * direction
+        return Dataset(x, target(x, self.subspace), weight=weight, name=f"{self.law}, d = {self.d}")
+
+    def _places(self, n: int, key: PRNGKey) -> tuple[Float[Array, " n"], Float[Array, " n"] | None]:
+        """P(|x| > r) of each sample, and its weight."""
+        split_key, place_key = jax.random.split(key)
+        place = jax.random.uniform(place_key, (n,))
+        if self.stratified:
+            place = (jnp.arange(n, dtype=place.dtype) + place) / n
+        least = _RAREST
+        if self.truncate is not None:  # the law given |x| <= R: chances from P(|x| > R) to 1
+            least = max(least, float(survival(self.truncate, self.law, self.d, self.scale)))
+        even = least + (1 - least) * place
+        if not self.tail:
+            return even, None
+        reach = -math.log(least)
+        far = jnp.exp(-reach * place)
+        chosen = jax.random.uniform(split_key, (n,)) < self.tail
+        beyond = jnp.where(chosen, far, even)
+        density = (1 - self.tail) / (1 - least) + self.tail / (reach * beyond)
+        return beyond, 1 / (density * (1 - least))
+
+
+def target(x: Inputs, subspace: int | None = None) -> Outputs:
+    """Give relu(1 - |P x|), with P the projection onto the first ``subspace`` axes, or no projection."""
+    return jnp.maximum(1 - jnp.linalg.norm(x if subspace is None else x[:, :subspace], axis=1), 0)
+
+
+def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) -> np.ndarray:
+    """P(|x| > r) of each law, for r > 0."""
+    radius = np.asarray(r, float)
+    if law == "heavy-tailed":
+        return np.asarray(1 - radial_cdf(radius, d, scale))
+    if law == "gaussian":
+        return np.asarray(special.gammaincc(d / 2, d * (radius / scale) ** 2 / 2))
+    return np.asarray(-np.expm1(d * np.log(np.minimum(radius / scale, 1.0))))
+
+
+@functools.lru_cache(maxsize=16)
+def _table(law: RadialLaw, d: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Chances P(|x| > r), rising from 0 to 1, and 1/(1 + r) there."""
+    if law == "heavy-tailed":
+        # Oscillations of the density are about π/c long; a table of r up to bulk + 64 of them has tens of cells each.
+        unit = math.exp(-math.lgamma(d / 2 + 1) / d) / (2 * math.sqrt(math.pi * d) * scale)  # 1/c
+        near = np.linspace(0, (d / 2 + 64 * math.pi) * unit, 8192)[1:]
+        radii = np.concatenate([near, np.geomspace(near[-1], max(_FARTHEST, 2 * near[-1]), 1024)[1:]])
+    elif law == "gaussian":
+        radii = scale * np.linspace(0, math.sqrt(2 * float(special.gammainccinv(d / 2, 1e-30)) / d), 8193)[1:]
+    else:
+        radii = scale * np.linspace(0, 1, 8193)[1:] ** (1 / d)
+    chance = np.minimum.accumulate(survival(radii, law, d, scale))
+    last = [] if law != "heavy-tailed" else [0.0]  # its tail is 1/r to infinity
+    ends = np.concatenate([last, (1 / (1 + radii))[::-1], [1.0]])
+    return np.concatenate([last, chance[::-1], [1.0]]), ends
+
+
+def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 1.0) -> Float[Array, " n"]:
+    """Give the radius r with P(|x| > r) = ``beyond``, by table."""
+    chance, place = (jnp.asarray(values, beyond.dtype) for values in _table(law, d, scale))
+    found = jnp.interp(beyond, chance, place)
+    return 1 / found - 1
+
+
+def spherical(
+    n: int,
+    d: int,
+    law: RadialLaw = "heavy-tailed",
+    scale: float = 1.0,
+    n_test: int = 0,
+    stratified: bool = True,
+    tail: float = 0.0,
+    truncate: float | None = None,
+    subspace: int | None = None,
+    *,
+    key: PRNGKey,
+) -> Dataset:
+    """A fixed set of samples of a `SphericalSource`, whose options these are; test inputs are drawn without tails."""
+    checks.count("n", n)
+    checks.count("n_test", n_test, 0)
+    train_key, test_key = jax.random.split(key)
+    source = SphericalSource(d, law, scale, stratified, tail, truncate, subspace)
+    train = source.draw(n, key=train_key)
+    if not n_test:
+        return train
+    test = SphericalSource(d, law, scale, stratified, 0.0, truncate, subspace).draw(n_test, key=test_key)
+    return Dataset(train.x, train.y, test.x, test.y, weight=train.weight, name=train.name)
+
+
+def spherical_quadrature(
+    d: int, law: RadialLaw = "heavy-tailed", scale: float = 1.0, order: int = 8, far: float = 1e9
+) -> Dataset:
+    """Nodes x = r e_1 in d dimensions, targets relu(1 - r) and weights: expectations over |x| without any chance.
+
+    Right for what depends on |x| alone, as all does that a network of infinite width computes (ren2023 section 3). The
+    heavy-tailed law is `radial_quadrature`; the others get Gauss-Legendre panels, with an edge at the kink r = 1.
+    """
+    checks.count("d", d)
+    checks.choice("law", law, get_args(RadialLaw))
+    checks.positive("scale", scale)
+    checks.count("order", order, 2)
+    if law == "heavy-tailed":
+        nodes = radial_quadrature(d, scale, order, far=far)
+        r, weight = np.asarray(nodes.x, float)[:, 0], np.asarray(nodes.weight, float)
+    else:
+        r, weight = _light(d, law, scale, order)
+    dtype = jnp.result_type(float)
+    return Dataset(
+        jnp.zeros((r.size, d), dtype).at[:, 0].set(jnp.asarray(r, dtype)),
+        jnp.asarray(np.maximum(1 - r, 0), dtype),
+        weight=jnp.asarray(weight, dtype),
+        name=f"quadrature, {law}, d = {d}",
+    )
+
+
+def _light(d: int, law: RadialLaw, scale: float, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of a law without a heavy tail."""
+    if law == "ball":
+        end = scale
+        log_density = lambda r: math.log(d) + (d - 1) * np.log(r) - d * math.log(scale)  # noqa: E731
+    else:
+        end = scale * math.sqrt(2 * float(special.gammainccinv(d / 2, _SURVIVAL)) / d)
+        rate = d / (2 * scale**2)
+        constant = math.log(2) + d / 2 * math.log(rate) - math.lgamma(d / 2)
+        log_density = lambda r: constant + (d - 1) * np.log(r) - rate * r**2  # noqa: E731
+    # Both have their mass within a few 1/√d of the end, so that panels as wide as that over 4 resolve them.
+    edges = np.unique([*np.linspace(0, end, 16 + 4 * math.ceil(math.sqrt(d))), *([1.0] if end > 1 else [])])
+    node, share = np.polynomial.legendre.leggauss(order)
+    half = np.diff(edges)[:, None] / 2
+    r = (edges[:-1, None] + half * (1 + node)).ravel()
+    weight = (half * share).ravel() * np.exp(log_density(r))
+    kept = weight > 1e-20
+    return r[kept], weight[kept]

@@ -1,0 +1,103 @@
+"""The tied first block of ren2023 at infinite width: its neurons are spread evenly over a sphere, and stay so."""
+
+from __future__ import annotations
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from unlazy._types import PRNGKey
+from unlazy.activations import Relu
+from unlazy.networks._block import (
+    Block,
+    Channels,
+    Columns,
+    Layer,
+    Lower,
+    OtherColumns,
+    OtherSignals,
+    Overlap,
+    Signals,
+    lengths,
+    overlap,
+    spread_out,
+)
+
+
+def sphere_mean(d: int) -> float:
+    """C_Γ/√d = Γ(d/2) / (2 √π Γ((d+1)/2)), the mean of relu(z) over a coordinate z of a direction in d dimensions.
+
+    ren2023 Lemma 3.1. By logarithms, so that no d is too large; 1/2 for d = 1, about 1/√(2π d) for large d.
+    """
+    return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / (2 * math.sqrt(math.pi))
+
+
+def slopes(d: int, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes z in (0, 1) and weights ω, Σ ω = 1, with E[relu(z) g(z)] = C_Γ/√d Σ ω g(z) over directions.
+
+    z has the density ∝ (1 - z²)^((d-3)/2), so that under the weight z dz the share of s = z² beyond s is
+    (1 - s)^((d-1)/2) = 1 - p with p uniform: Gauss-Legendre in p. For d = 1 all nodes are 1.
+    """
+    node, weight = np.polynomial.legendre.leggauss(count)
+    beyond = (1 - node) / 2
+    power = 2 / (d - 1) if d > 1 else math.inf
+    return np.sqrt(1 - beyond**power), weight / 2
+
+
+class SphericalLimit(Layer):
+    """F(x) = E[|w| relu(w·x)] = C_Γ/√d ρ² |x| over infinitely many neurons of mean square length ρ² (ren2023 eq. 5).
+
+    Under a spherically symmetric law of inputs each of them obeys w' = (2 C_Γ/√d) E[S |x|] w (section 3): directions
+    stay, lengths grow by one factor, and ρ' = -dL/dρ is the whole flow. Inputs are vectors, or their lengths alone.
+    """
+
+    radius: Float[Array, ""]  # ρ
+    dimension: int = eqx.field(static=True)
+    train: str = eqx.field(static=True)
+
+    @property
+    def inputs(self) -> int:
+        """Number of raw inputs d."""
+        return self.dimension
+
+    @property
+    def slope(self) -> Float[Array, ""]:
+        """α = C_Γ/√d ρ²."""
+        return sphere_mean(self.dimension) * jnp.square(self.radius)
+
+    def radii(self, x: Columns) -> Float[Array, " n"]:
+        """|x| of each sample."""
+        return lengths(x.T)
+
+    def __call__(self, x: Columns) -> Channels:
+        """Give α |x|."""
+        return (self.slope * self.radii(x))[None]
+
+    def sample(self, width: int, *, key: PRNGKey) -> Block:
+        """Draw so many neurons from its law, all of length ρ."""
+        drawn = jax.random.normal(key, (width, self.dimension), self.radius.dtype)
+        w = self.radius * drawn / lengths(drawn)[:, None]
+        return Block(None, w, None, jnp.zeros(1, w.dtype), Relu(), self.train, True, False, True)
+
+    def rates(self) -> dict[str, float]:
+        """Give ρ the rate 1: it moves as fast as the length of each neuron does."""
+        return {"radius": 1.0} if self.train else {}
+
+    def rows(self) -> None:
+        """There are no single neurons."""
+        return
+
+    def back(self, x: Columns, up: Signals) -> Lower:
+        """Refuse: nothing is trained below."""
+        raise NotImplementedError("A block of infinite width is the first of its stack.")
+
+    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+        """(∂F/∂ρ)(x) (∂F/∂ρ)(z) u(x)·u(z)."""
+        if not self.train:
+            return jnp.zeros_like(overlap(up_x, up_z))
+        gain = 2 * sphere_mean(self.dimension) * self.radius
+        return spread_out(jnp.outer(gain * self.radii(x), gain * self.radii(z))) * overlap(up_x, up_z)

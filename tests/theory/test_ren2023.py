@@ -1,0 +1,274 @@
+"""Theory of ren2023: identities against autodiff, constants against samples, stages on curves that are made up."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from close import close
+from unlazy.data import Dataset, radial_cdf, spherical
+from unlazy.flows import Descent, RungeKutta, velocity
+from unlazy.losses import Squared
+from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, divide, sphere_mean
+from unlazy.probes import FirstLayer, LossDecomposition, SecondLayer, TrainLoss
+from unlazy.probes.radial import slope
+from unlazy.theory import Verdict
+from unlazy.theory import ren2023 as ren
+
+D = 4
+KEY = jax.random.key(11)
+
+
+def learner(widths=(7, 5), *, mean=-0.6, spread=0.1, bias=0.5, clip=None, train=("w", "wb"), key=KEY):
+    return MeanFieldStack(
+        widths, D, ranks=1, train=train, features=(Sphere(0.9), Normal(spread, mean=mean)),
+        bias=(False, Constant(bias)), amplitude=(Tied(), Constant(1.0)), clip=clip, key=key,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    return spherical(40, D, tail=0.2, key=jax.random.key(2))
+
+
+def moving(network, data, look):
+    """How fast something that can be seen of the network changes along the flow, by autodiff."""
+    trained, frozen = divide(network)
+    speed = velocity(trained, frozen, data, Squared())
+    return jax.jvp(lambda leaves: look(eqx.combine(leaves, frozen)), (trained,), (speed,))[1]
+
+
+# ---------------------------------------------------------------- identities
+
+
+def test_speed_of_alpha_is_lemma_d_3(data):
+    network = learner()
+    close(ren.alpha_speed(network, data), moving(network, data, slope), rel=1e-9)
+
+
+def test_speed_of_the_first_layer_is_lemma_d_4(data):
+    network, x = learner(), jax.random.normal(jax.random.key(3), (6, D))
+    wanted = moving(network, data, lambda n: n.channels(x)[0][:, 0])
+    close(ren.value_speed(network, data, x), wanted, rel=1e-9, abs=1e-13)
+
+
+def test_speed_of_the_loss_is_lemma_d_5(data):
+    network = learner()
+    parts = ren.loss_speed(network, data)
+    wanted = moving(network, data, lambda n: Squared()(n(data.x), data.y, data.weight))
+    close(sum(parts.values()), wanted, rel=1e-9)
+    assert all(float(part) < 0 for part in parts.values())
+    frozen = ren.loss_speed(network, data)
+    rest = moving(learner(train=("", "wb")), data, lambda n: Squared()(n(data.x), data.y, data.weight))
+    close(frozen["w_2"] + frozen["b_2"], rest, rel=1e-9)
+
+
+def test_speed_of_the_spread_is_lemma_d_14(data):
+    network = learner()
+
+    def half_squares(n):
+        rows = jnp.stack([n.blocks[1].w[:, 0], n.blocks[1].b], axis=1)
+        return 0.5 * jnp.sum(jnp.square(rows[:, None] - rows[None]), axis=2)
+
+    close(ren.spread_speed(network, data), moving(network, data, half_squares), rel=1e-9, abs=1e-13)
+
+
+def test_pairs_only_come_closer_where_all_neurons_are_active_inside(data):
+    calm = learner(mean=-0.3, spread=0.05, bias=0.8)
+    assert np.all(np.asarray(ren.spread_speed(calm, data)) < 1e-14)
+    wild = learner(mean=-8.0, spread=1.0, bias=0.8)  # gates differ inside |x| < 1, where f* is not 0
+    assert np.max(np.asarray(ren.spread_speed(wild, data))) > 1e-6
+
+
+@pytest.mark.parametrize("widths", [(7, 5), (math.inf, 5)])
+def test_the_conserved_quantity_of_lemma_d_18(widths, data):
+    network = learner(widths)
+    assert abs(float(moving(network, data, ren.conserved))) < 1e-13
+    run = RungeKutta(rtol=1e-9, atol=1e-11)(network, data, [0.0, 5.0])
+    moved = abs(float(slope(run.final) - slope(run.start)))
+    assert moved > 1e-3
+    assert float(ren.conserved(run.final)) == pytest.approx(float(ren.conserved(run.start)), abs=1e-6 * moved)
+
+
+def test_the_conserved_quantity_as_printed_is_not(data):
+    """With w̄_2² instead of E w_2²: off by what the spread of the second layer does."""
+    network = learner(spread=1.0)
+
+    def printed(n):
+        return slope(n) - 2 * sphere_mean(D) * jnp.square(jnp.mean(n.blocks[1].w))
+
+    assert abs(float(moving(network, data, printed))) > 1e-4
+
+
+def test_clipping_breaks_the_conserved_quantity(data):
+    assert abs(float(moving(learner(clip=(0.01, 1.0, 1.0)), data, ren.conserved))) > 1e-4
+
+
+def test_the_printed_factor_of_appendix_b_4_doubles_the_speed():
+    """h = <v̄, E[...]>: v' is along v̄, so that its length is the projection itself, and not twice that (B.4)."""
+    data = spherical(60_000, 3, law="ball", key=jax.random.key(4))
+    network = MeanFieldStack(
+        (50, 4), 3, ranks=1, train=("w", "wb"), features=(Sphere(0.9), Normal(0.1, mean=-0.5)),
+        bias=(False, Constant(0.5)), amplitude=(Tied(), Constant(1.0)), key=KEY,
+    )  # fmt: skip
+    infinite = MeanFieldStack(
+        (math.inf, 4), 3, ranks=1, train=("w", "wb"), features=(Sphere(0.9), Normal(0.1, mean=-0.5)),
+        bias=(False, Constant(0.5)), amplitude=(Tied(), Constant(1.0)), key=KEY,
+    )  # fmt: skip
+    # One neuron of the finite network, driven by the symmetric signal S of the infinite one, sample by sample.
+    v = np.asarray(network.blocks[0].w[0])
+    f = np.asarray(infinite(data.x))
+    gates = np.asarray(infinite.preactivations(data.x, 2)) > 0
+    signal = (np.asarray(data.y) - f) * np.mean(gates * np.asarray(infinite.blocks[1].w)[:, 0], axis=1)
+    x, length = np.asarray(data.x), np.linalg.norm(v)
+    inside = np.maximum(x @ v, 0)
+    pull = np.mean(signal[:, None] * (inside[:, None] * v / length + length * (x @ v > 0)[:, None] * x), axis=0)
+    projection = pull @ v / length
+    radius = float(velocity(*divide(infinite), data, Squared()).blocks[0].radius)
+    assert projection == pytest.approx(radius, rel=0.05)  # 60,000 samples
+    assert np.linalg.norm(pull) == pytest.approx(abs(projection), rel=0.05)  # not twice it
+
+
+# ---------------------------------------------------------------- constants
+
+
+def test_lemma_c_7_bounds_the_bias():
+    """b_2 is driven to E f* from outside [½ E f*, 2 E f*] where f is nearly constant."""
+    data = spherical(4000, D, key=jax.random.key(6))
+    mean = float(jnp.mean(data.y))
+    for bias, sign in ((0.4 * mean, 1), (2.5 * mean, -1)):
+        network = learner(mean=-1e-6, spread=0.0, bias=bias)
+        speed = np.asarray(velocity(*divide(network), data, Squared()).blocks[1].b)
+        assert np.all(sign * speed > 0)
+
+
+def test_lemma_b_1_tail_bound_has_the_constant_of_its_density():
+    d = 10
+    c = 2 * math.sqrt(math.pi * d) * math.exp(math.lgamma(d / 2 + 1) / d)
+    for r in (20.0, 1e3, 1e6):
+        assert 1 - float(radial_cdf(r, d)) == pytest.approx(d / (math.pi * c * r), rel=0.02)
+
+
+def test_bounds_that_are_needed_are_enough_and_not_idle(data):
+    """Lemma 4.1 with constants: no pull is longer than the bound worked out, and some come near it."""
+    from unlazy.probes import ClipActivity
+
+    network = learner((40, 5), mean=-0.5, spread=0.02, bias=0.6, clip=(1.0, 1.0, 1.0))
+    second, first, clips = (
+        {name: np.asarray(value)[None] for name, value in probe(network, network, data, Squared()).items()}
+        for probe in (SecondLayer(), FirstLayer(), ClipActivity())
+    )
+    needed = ren.needed_bounds(second, first, D)[0]
+    for name, bound in zip(("v1", "v2", "r2"), needed, strict=True):
+        longest = float(clips[f"{name}_largest"][0])
+        assert longest <= bound * (1 + 1e-9)
+        assert longest > bound / 100
+    up = learner((40, 5), mean=0.5, spread=0.02, clip=(1.0, 1.0, 1.0))
+    second = {name: np.asarray(v)[None] for name, v in SecondLayer()(up, up, data, Squared()).items()}
+    assert np.all(np.isinf(ren.needed_bounds(second, first, D)))
+
+
+def test_the_width_that_theorem_2_1_would_need():
+    assert ren.width_needed(100, 0.01) > 1e59
+    # Its variance (π - 1)/m at one direction, for large d.
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(4000, 200))
+    means = np.maximum(z, 0).mean(axis=1) * math.sqrt(2 * math.pi)
+    assert np.var(means) * 200 == pytest.approx(math.pi - 1, rel=0.1)
+
+
+# ---------------------------------------------------------------- stages
+
+
+def made_up(times, weight, spread):
+    w = weight(times)
+    return {"weight": w, "largest": w + spread, "spread": np.full_like(times, spread)}
+
+
+def test_stage_times_of_a_straight_line():
+    times = np.linspace(0.0, 10.0, 101)
+    second = made_up(times, lambda t: 0.01 - 0.1 * t, spread=0.02)
+    loss = np.exp(-times)
+    found = ren.stage_times(times, second, loss, d=5, bound=20.0, constant=10.0, epsilon=np.exp(-9.0))
+    assert found.positive == pytest.approx(0.3)  # w̄ = -0.02
+    assert found.spread == pytest.approx(1.1)  # w̄ = -0.1
+    assert found.weight == pytest.approx(5.1)  # w̄ = -0.5
+    assert found.fitted == pytest.approx(9.0, abs=0.01)
+
+
+def test_stages_that_never_end_are_nan():
+    times = np.linspace(0.0, 1.0, 11)
+    up = made_up(times, lambda t: 1 + t, spread=0.1)
+    assert np.all(np.isnan(ren.stage_times(times, up, np.ones(11), 5, 20.0)))
+    slow = made_up(times, lambda t: -0.2 - 0.1 * t, spread=0.1)
+    found = ren.stage_times(times, slow, np.ones(11), 5, 20.0)
+    assert found.positive == 0.0
+    assert np.all(np.isnan(found[1:]))
+
+
+# ---------------------------------------------------------------- theorems: when they are silent, and when they fail
+
+
+def run_of(network, data, probes, times=(0.0, 1.0)):
+    return RungeKutta(rtol=1e-7, atol=1e-9)(network, data, list(times), probes)
+
+
+def test_lemma_d_18_fails_on_numbers_that_are_wrong(data):
+    probes = [SecondLayer(), FirstLayer()]
+    run = run_of(learner(), data, probes)
+    theorem = ren.Conserved()
+    assert theorem.check(run).verdict is Verdict.HOLDS
+    run.seen["first-layer"]["alpha"] = run.seen["first-layer"]["alpha"] * np.array([1.0, 1.01])
+    assert theorem.check(run).verdict is Verdict.FAILS
+    clipped = run_of(learner(clip=(0.01, 1.0, 1.0)), data, probes)
+    assert theorem.check(clipped).verdict is Verdict.SILENT
+    steps = Descent(rate=0.1)(learner(), data, [0.0, 1.0], probes)
+    assert theorem.check(steps).verdict is Verdict.SILENT
+
+
+def test_lemma_d_14_fails_on_a_spread_that_grows(data):
+    network = learner(mean=-0.3, spread=0.05, bias=0.8)
+    run = run_of(network, data, [SecondLayer(), FirstLayer()])
+    assert ren.SpreadFalls().check(run).verdict is Verdict.HOLDS
+    run.seen["second-layer"]["neurons"][1] *= 1.5
+    assert ren.SpreadFalls().check(run).verdict is Verdict.FAILS
+
+
+def test_lemma_b_1_knows_its_scale():
+    run = ren.RadialDensity().example()
+    assert ren.RadialDensity(scale=1.2).check(run).verdict is Verdict.FAILS
+
+
+def test_lemmas_b_3_and_b_5_fail_on_a_law_that_is_not_symmetric():
+    """Inputs stretched along one axis and mirrored, so that their mean is no sign of it; targets made to fit |x|."""
+    run = ren.ScalarSymmetry().example()
+    x = np.asarray(run.data.x) * np.array([3.0, 1, 1, 1, 1])
+    x = np.concatenate([x, -x])
+    y = np.maximum(1 - np.linalg.norm(x, axis=1), 0)
+    stretched = Dataset(jnp.asarray(x), jnp.asarray(y))
+    for theorem in (ren.ScalarSymmetry(), ren.VectorSymmetry()):
+        assert theorem.check(Descent(rate=1e-3)(run.start, stretched, [0.0])).verdict is Verdict.FAILS
+
+
+def test_eq_6_depends_on_its_tolerance():
+    run = ren.Decomposition().example()
+    strict = ren.Decomposition(tolerance=1e-6).check(run)
+    assert strict.verdict is Verdict.FAILS
+    assert strict.numbers["gradient"] > 0
+
+
+def test_stage_two_that_is_cut_short_has_not_ended():
+    whole = ren.SecondStage().example()
+    few = ren.SecondStage(epsilon=1e-9).check(whole)
+    assert few.verdict is Verdict.FAILS
+    assert "never" in few.why
+
+
+def test_probes_that_theorems_need_are_of_this_room(data):
+    for theorem in (ren.FirstStage(), ren.SecondStage(), ren.Decomposition(), ren.Conserved(), ren.Learns()):
+        needs = theorem.needs(learner(), data)
+        assert needs
+        assert all(isinstance(one, SecondLayer | FirstLayer | TrainLoss | LossDecomposition) for one in needs)
