@@ -242,8 +242,24 @@ def test_a_finite_network_is_drawn_from_an_infinite_one():
     close(finite(x), infinite(x), abs=0.03)
     close(finite.blocks[1].w, infinite.blocks[1].w)
     assert finite.rates().blocks[0].w == 20_000.0
-    with pytest.raises(UserError, match="this network has none"):
-        finite.sampled(5, key=KEY)
+    with pytest.raises(UserError, match="Give 1 to 2 widths"):
+        finite.sampled(5, 5, 5, key=KEY)
+
+
+def test_a_network_of_several_outputs_is_drawn_neuron_by_neuron():
+    """Definitions A.1 and A.2: (a_1, ..., a_D, w) stay together, and many of them give the same function."""
+    wide = MeanFieldStack((7, 5), 3, ranks=2, train="aw", bias=False, activation=Tanh(), features=Normal(), key=KEY)
+    x = samples(20, 3).x
+    drawn = wide.sampled(200_000, 100_000, key=KEY)
+    close(drawn(x), wide(x), abs=0.02)  # 1/√m is 0.003, of sums of a few terms
+    for before, now in zip(wide.blocks, wide.sampled(4, 3, key=KEY).blocks, strict=True):
+        rows = [int(np.flatnonzero((np.asarray(before.w) == w).all(axis=1))[0]) for w in np.asarray(now.w)]
+        close(now.a, before.a[np.array(rows)])
+    part = wide.sampled(4, key=KEY)
+    assert [block.width for block in part.blocks] == [4, 5]
+    standard = MeanFieldStack((7, 5), 3, ranks=2, parameterisation="standard", key=KEY)
+    with pytest.raises(UserError, match="no mean-field neurons"):
+        standard.sampled(4, key=KEY)
 
 
 def test_the_flow_is_equation_12():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._errors import UserError
 from unlazy._types import PRNGKey
 from unlazy.activations import Relu
 from unlazy.networks._block import (
@@ -101,3 +104,25 @@ class SphericalLimit(Layer):
             return jnp.zeros_like(overlap(up_x, up_z))
         gain = 2 * sphere_mean(self.dimension) * self.radius
         return spread_out(jnp.outer(gain * self.radii(x), gain * self.radii(z))) * overlap(up_x, up_z)
+
+
+def sampled(blocks: Sequence[Layer], widths: Sequence[int], *, key: PRNGKey) -> tuple[Layer, ...]:
+    """Draw so many neurons (a_1, ..., a_D, w) from each block (ren2023 Definition A.1); blocks beyond are kept.
+
+    All D outputs of a block share the law of w, so that its neurons are rows to be drawn, with replacement, from those
+    that are there, or from the law of a block of infinite width.
+    """
+    if not 0 < len(widths) <= len(blocks) or min(widths) < 1:
+        raise UserError(f"Give 1 to {len(blocks)} widths of at least 1 neuron, not {list(widths)}.")
+    drawn: list[Layer] = list(blocks)
+    for level, (width, one) in enumerate(zip(widths, jax.random.split(key, len(widths)), strict=True)):
+        block = blocks[level]
+        if isinstance(block, SphericalLimit):
+            drawn[level] = block.sample(width, key=one)
+        elif isinstance(block, Block) and block.mean_field and (block.tied or block.a is not None):
+            rows = jax.random.randint(one, (width,), 0, block.width)
+            a, w, b = (None if leaf is None else leaf[rows] for leaf in (block.a, block.w, block.b))
+            drawn[level] = dataclasses.replace(block, a=a, w=w, b=b)
+        else:
+            raise UserError(f"Block {level + 1} has no mean-field neurons with amplitudes to draw from.")
+    return tuple(drawn)

@@ -22,7 +22,7 @@ from unlazy.networks._block import Block, Columns, Fixed, Layer, Limit
 from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
 from unlazy.networks._gram_block import GramBlock, gram_block
 from unlazy.networks._plan import Plan, checked_ranks, each_of
-from unlazy.networks._spherical import SphericalLimit
+from unlazy.networks._spherical import SphericalLimit, sampled
 from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
 
 Parameterisation = Literal["mean-field", "standard"]
@@ -307,12 +307,9 @@ class MeanFieldStack(Network):
             blocks.append(altered(block, a=a, w=w, b=b))
         return altered(self, blocks=tuple(blocks))
 
-    def sampled(self, width: int, *, key: PRNGKey) -> MeanFieldStack:
-        """Draw a finite network from a tied one of infinite width, as it is now (ren2023 Definition A.1)."""
-        first = self.blocks[0]
-        if not isinstance(first, SphericalLimit):
-            raise UserError("Neurons are drawn from a tied first block of infinite width, and this network has none.")
-        return self._with(first.sample(width, key=key))
+    def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
+        """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1)."""
+        return altered(self, blocks=sampled(self.blocks, widths, key=key))
 
     def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
