@@ -1,6 +1,9 @@
 """Every test runs in 64 bits, with shapes checked against the annotations and warnings as errors."""
 
 import one_core  # noqa: F401, I001  (first, as it says)
+import gc
+from pathlib import Path
+
 from jaxtyping import install_import_hook
 
 with install_import_hook("unlazy", "typechecker.check"):
@@ -20,10 +23,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
 class Compilations:
-    """Counts what XLA compiles."""
+    """Counts what XLA compiles, and tests."""
 
     def __init__(self):
-        self.count = 0
+        self.count = self.tests = 0
 
     def __call__(self, event, duration, **_):
         if event == "/jax/core/compile/backend_compile_duration":
@@ -43,6 +46,18 @@ def compilations():
 @pytest.fixture
 def key():
     return jax.random.key(2026)
+
+
+_MAPS = Path("/proc/self/maps")
+_ENOUGH = 20_000  # memory maps, of which Linux allows a process 65,530
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Let go of compiled functions in time: each keeps some memory maps, and XLA crashes where there are no more."""
+    _compilations.tests += 1
+    if _compilations.tests % 25 == 0 and _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _ENOUGH:
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_make_parametrize_id(config, val, argname):
