@@ -36,6 +36,7 @@ import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal
 
 import equinox as eqx
@@ -237,8 +238,9 @@ def build(section: Section, base: type, where: str, **given: Any) -> Any:
     """
     options = {"kind": section} if isinstance(section, str) else dict(section)
     if not isinstance(options.get("kind"), str):
-        known = ", ".join(members(_room(base), base))
-        raise UserError(f'{where}: say which {spoken(base)} with kind = "...". Known: {known}.')
+        known = members(_room(base), base)
+        some = shorten(", ".join(sorted(known)), 300, placeholder=f" ... ({len(known)} in all)")
+        raise UserError(f'{where}: say which {spoken(base)} with kind = "...". Known: {some}.')
     try:
         maker: Any = find(_room(base), base, options.pop("kind"))
     except UserError as error:
