@@ -32,7 +32,7 @@ _SCALES: dict[Scale, _Sizes] = {
     "quick": _Sizes(width=500, steps=300, looks=11, seeds=2),
     "paper": _Sizes(width=2000, steps=20_000, looks=21, seeds=5),
 }
-_LONGER = 10  # digits, which are not overfitted so soon, are trained for so many times as many steps
+_LONGER = 10  # digits take so many times as many steps: after 300, weights with γ = 0 have moved least but for γ = 1
 _RATE, _BATCH = 5.0, 64
 _BY_GAMMA: tuple[Setting, ...] = ((1.0, 0.5), (0.75, 0.5), (0.5, 0.5), (0.25, 0.5), (0.0, 0.5))
 _FEW = {"filters": 32, "patch": 3, "grid": 2}  # 128 features, for the small images of digits and for quick runs
