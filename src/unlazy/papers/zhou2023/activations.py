@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Steps = dict[str, tuple[float, int]]  # rate and number of steps of each activation
 _STEPS: dict[Scale, dict[Pictures, Steps]] = {
-    # Larger rates and as many times fewer steps: Adam moves by its rate in each step. tanh on colour images goes 2.7 times
-    # as far as in the paper: at 1.3 times 81 to 90 % of the kernels had turned at this size. Why it is slower is open.
+    # Larger rates and as many times fewer steps: Adam moves by its rate in each step. tanh on colour images goes 2.7
+    # times as far as in the paper: at 1.3 times 81 to 90 % of the kernels had turned at this size. Why is open.
     "quick": {
         "cifar10": {"relu": (1e-5, 50), "sigmoid": (2.5e-5, 100), "tanh": (5e-6, 80)},
         "mnist": {"sigmoid": (2.5e-6, 50), "relu": (2.5e-6, 60), "tanh": (2.5e-5, 40)},
