@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy.activations import Activation, LeakyRelu, Relu, Softplus, Tanh
+from unlazy.activations import Activation, Custom, LeakyRelu, Relu, Softplus, Tanh
 from unlazy.data import Dataset, two_sided_step
 from unlazy.flows import RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
@@ -37,7 +37,7 @@ def few_points(*, first: float = math.inf, train: str = "a", looks: int = 33) ->
         features=(Normal(1.5), Normal(mean=(0.8, -0.5))),
         key=jax.random.key(3),
     )
-    neurons = [] if math.isinf(first) else [TrainedNeurons()]
+    neurons = [] if math.isinf(first) else [TrainedNeurons(), TrainLoss()]
     return _EXACT(network, data, np.linspace(0, 4.0, looks), [ChannelDrive(), *neurons])
 
 
@@ -130,8 +130,13 @@ def fitted(
     return flow(network, data, [0.0, until], [TrainLoss()])
 
 
+def smooth_leaky(h: jax.Array) -> jax.Array:
+    """A leaky ReLU without a kink: slopes from 0.3 to 1, and 0 at 0."""
+    return 0.3 * h + 0.7 * (jax.nn.softplus(h) - math.log(2))
+
+
 @functools.lru_cache(maxsize=2)
-def odd_channels(*, until: float = 60.0) -> Trajectory:
+def odd_channels(*, until: float = 300.0) -> Trajectory:
     """Channels that are odd in x and w_2 that is even in L, on targets that are even: all stays so, and f(0) = 0.
 
     Neither layer ever learns what the output should be at x = 0: no channel is there to be used, and what is sent back
@@ -146,7 +151,7 @@ def odd_channels(*, until: float = 60.0) -> Trajectory:
         ranks=2,
         train="a",
         bias=(True, False),
-        activation=(Tanh(), LeakyRelu(0.3)),
+        activation=(Tanh(), Custom(smooth_leaky)),
         features=(
             Given(np.concatenate([np.stack([w, b], axis=1), np.stack([-w, b], axis=1)])),  # pyright: ignore
             Given(np.concatenate([grid, -grid])),  # pyright: ignore
@@ -156,3 +161,24 @@ def odd_channels(*, until: float = 60.0) -> Trajectory:
     )
     data = Dataset(jnp.array([[-1.0], [0.0], [1.0]]), jnp.array([1.0, 0.5, 1.0]), name="an even target")
     return RungeKutta(rtol=1e-7, atol=1e-9)(network, data, [0.0, until], [TrainLoss()])
+
+
+@functools.lru_cache(maxsize=4)
+def wide(*, width: int = 2**20, until: float = 0.4, ranks: int = 1) -> Trajectory:
+    """A rank-one network so wide, and so calm, that the bound of Theorem 2.3 is below what its weights move by.
+
+    Everything that enters the constant K is at most 1: inputs, features, mixing entries, weights, slopes, residual.
+    """
+    network = MeanFieldStack(
+        (width, width),
+        1,
+        ranks=ranks,
+        train="a",
+        bias=(True, False),
+        activation=Tanh(),
+        features=(Uniform(0.2, mean=0.5), Uniform(0.2, mean=0.8)),
+        amplitude=Uniform(0.1, mean=0.9),
+        key=jax.random.key(0),
+    )
+    data = Dataset(jnp.array([[1.0]]), jnp.array([1.4]), name="one point")
+    return RungeKutta(rtol=1e-5, atol=1e-7)(network, data, [0.0, until], [TrainedNeurons(), TrainLoss()])

@@ -99,7 +99,9 @@ def signals_left(run: Trajectory) -> Hypothesis:
     """What the proof takes from C.5 without saying so: something is sent back to some channel at every data point."""
     sizes = signals_of(run.final, run)
     least = float(sizes.min() / max(sizes.max(), 1e-300))
-    return Hypothesis("B(x) not 0 at any data point of the limit (smallest over largest)", least > _FADED, least, _FADED)
+    return Hypothesis(
+        "B(x) not 0 at any data point of the limit (smallest over largest)", least > _FADED, least, _FADED
+    )
 
 
 class LimitsAreGlobal(Theorem):

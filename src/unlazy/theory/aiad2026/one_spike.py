@@ -203,7 +203,9 @@ class OneSparse(Theorem):
             return
         block = run.start.blocks[1]
         assert isinstance(block, Block)
-        yield Hypothesis("ReLU without biases in the second block", isinstance(block.activation, Relu) and not _on(block.b))
+        yield Hypothesis(
+            "ReLU without biases in the second block", isinstance(block.activation, Relu) and not _on(block.b)
+        )
         weight = np.asarray(block.a, float)
         spread, least = float(np.ptp(weight)), float(weight.min())
         yield Hypothesis("w_2(0) the same for all neurons, and >= 0", spread == 0 and least >= 0, least, 0.0)
