@@ -2,9 +2,10 @@
 
 Networks of all widths are coupled: a narrow one is made of neurons of a wide one, which stands for the limit, so that
 single neurons can be compared. The first block can be infinite itself: the path of any of its neurons is then known by
-eq. 14, w_1(t) = w_1(0) - Σ_p Γ_p(t) φ_1(x_p). The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained
-parameter of any neuron that both have, at any of the times. Against a reference of width N sampling errors fall as
-√(1/n - 1/N), not as 1/√n.
+eq. 14, w_1(t) = w_1(0) - Σ_p Γ_p(t) φ_1(x_p).
+
+The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained parameter of any neuron that both have,
+at any of the times. Against a reference of width N sampling errors fall as √(1/n - 1/N), not as 1/√n.
 """
 
 from __future__ import annotations

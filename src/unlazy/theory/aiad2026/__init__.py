@@ -1,8 +1,9 @@
 """Theory of aiad2026: Low-rank structure is sufficient for global convergence, a mean-field perspective.
 
-`dynamics` has how channels move (eq. 10, 16), `one_spike` and `two_spikes` what that does on one point and on two (Lemmas
-H.1 and H.2, Theorem 3.1), `limit_point` where training may come to rest (Theorem 2.2), `width` how far a finite network
-is from its limit (Theorem 2.3, Corollary G.1; the rates are in `unlazy.theory.coupling`), and `forward` Lemmas D.1, E.2.
+`dynamics` has how channels move (eq. 10, 16), `one_spike` and `two_spikes` what that does on one point and on two
+(Lemmas H.1 and H.2, Theorem 3.1), `limit_point` where training may come to rest (Theorem 2.2), `width` how far a finite
+network is from its limit (Theorem 2.3, Corollary G.1; the rates are in `unlazy.theory.coupling`), and `forward` has
+Lemmas D.1 and E.2.
 """
 
 from unlazy.theory.aiad2026.dynamics import ChannelsMove, KernelBumps, channel_speed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +41,7 @@ def few_points(*, first: float = math.inf, train: str = "a", looks: int = 33) ->
 
 
 def flipped(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """All rows with all signs: a mixing matrix whose coordinates are symmetric and, for any function of one, centred."""
+    """All rows with all signs: mixing vectors that are symmetric in each coordinate, whatever the others are."""
     signs = np.array(list(itertools.product((1.0, -1.0), repeat=rows.shape[1])))
     return tuple(map(tuple, (rows[:, None] * signs[None]).reshape(-1, rows.shape[1]).tolist()))
 
@@ -130,6 +129,10 @@ def fitted(
     return flow(network, data, [0.0, until], [TrainLoss()])
 
 
+def _given(rows: np.ndarray) -> Given:
+    return Given(tuple(map(tuple, rows.tolist())))
+
+
 def smooth_leaky(h: jax.Array) -> jax.Array:
     """A leaky ReLU without a kink: slopes from 0.3 to 1, and 0 at 0."""
     return 0.3 * h + 0.7 * (jax.nn.softplus(h) - math.log(2))
@@ -151,12 +154,12 @@ def odd_channels(*, until: float = 300.0) -> Trajectory:
         ranks=2,
         train="a",
         bias=(True, False),
-        activation=(Tanh(), Custom(smooth_leaky)),
+        activation=(Tanh(), Custom(function=smooth_leaky)),  # pyright: ignore[reportCallIssue]
         features=(
-            Given(np.concatenate([np.stack([w, b], axis=1), np.stack([-w, b], axis=1)])),  # pyright: ignore
-            Given(np.concatenate([grid, -grid])),  # pyright: ignore
+            _given(np.concatenate([np.stack([w, b], axis=1), np.stack([-w, b], axis=1)])),
+            _given(np.concatenate([grid, -grid])),
         ),
-        amplitude=(Given(np.concatenate([lift, -lift])), Constant(1.0)),  # pyright: ignore
+        amplitude=(_given(np.concatenate([lift, -lift])), Constant(1.0)),
         key=jax.random.key(0),
     )
     data = Dataset(jnp.array([[-1.0], [0.0], [1.0]]), jnp.array([1.0, 0.5, 1.0]), name="an even target")

@@ -25,8 +25,9 @@ def first_block(network: Network) -> Block | Limit | None:
         return None
     block = network.blocks[0]
     inner = block.inner if isinstance(block, Fixed) else block
-    known = isinstance(inner, Limit) or (isinstance(inner, Block) and inner.fixed and inner.a is not None)
-    return inner if known and "a" in inner.train else None
+    if isinstance(inner, Block) and not (inner.fixed and inner.a is not None):
+        return None
+    return inner if isinstance(inner, Block | Limit) and "a" in inner.train else None
 
 
 def is_driven(network: Network) -> bool:
@@ -35,7 +36,7 @@ def is_driven(network: Network) -> bool:
 
 
 def is_random_features(network: Network) -> bool:
-    """Whether it is the paper's RF-LR network with one output: mean-field blocks, features frozen, amplitudes trained."""
+    """Whether it is the paper's network, with one output: mean-field blocks, features frozen, amplitudes trained."""
     if not (isinstance(network, MeanFieldStack) and is_driven(network) and network.scalar):
         return False
     rest = [block for block in network.blocks[1:] if isinstance(block, Block)]
@@ -57,11 +58,10 @@ def random_features(run: Trajectory) -> Hypothesis:
 
 def three_layers(run: Trajectory) -> Hypothesis:
     """What the paper calls three layers is two blocks: w_1 and w_2 are trained, and no offset."""
-    network = run.start
-    two = isinstance(network, MeanFieldStack) and network.depth == 2
-    plain = two and all("c" not in getattr(block, "train", "c") for block in network.blocks)
-    still = plain and not any(np.any(np.asarray(getattr(block, "c", 1.0))) for block in network.blocks)
-    return Hypothesis("two blocks without offsets c", still)
+    blocks = run.start.blocks if isinstance(run.start, MeanFieldStack) else ()
+    known = [block for block in blocks if isinstance(block, Block | Fixed | Limit)]
+    still = not any("c" in block.train or np.any(np.asarray(block.c)) for block in known)
+    return Hypothesis("two blocks without offsets c", len(known) == len(blocks) == 2 and still)
 
 
 def feature_kernel(network: Network, x: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -87,6 +87,7 @@ def channel_speed(network: Network, run: Trajectory) -> np.ndarray:
 
     def look(leaves: MeanFieldStack) -> list[jax.Array]:
         now = eqx.combine(leaves, frozen)
+        assert isinstance(now, MeanFieldStack)
         return [now.channels(part)[0] for part in (data.x, data.x_test) if part is not None]
 
     speed = velocity(trained, frozen, data, run.loss)
@@ -103,10 +104,11 @@ def _spread(network: Network, x: np.ndarray, run: Trajectory) -> np.ndarray:
 
 
 class KernelBumps(Theorem):
-    """Eq. 16: f_k(t, x) = f_k(0, x) - Σ_p Γ_kp(t) K_μ0(x, x_p) with Γ_kp(t) = ∫ π_p d_p B_kp ds (eq. 15), at every look.
+    """Eq. 16: f_k(t, x) = f_k(0, x) - Σ_p Γ_kp(t) K_μ0(x, x_p), with Γ_kp(t) = ∫ π_p d_p B_kp ds (eq. 15).
 
-    Γ is integrated from the residuals and signals that were seen; the flow itself keeps track of other things. π_p is
-    in eq. 15 and missing from the Γ of section 3.2, which is kept in `numbers` as what it would be off by.
+    Checked at every look and every point of the data, tests included. Γ is integrated from the residuals and signals
+    that were seen; the flow itself keeps track of other things. π_p is in eq. 15 and missing from the Γ of section 3.2,
+    which is kept in `numbers` as what it would be off by.
     """
 
     key: ClassVar[str] = "aiad2026/eq-16"

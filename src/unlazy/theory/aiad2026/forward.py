@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 
 from unlazy.data import Dataset
@@ -67,7 +68,7 @@ class ForwardLipschitz(Theorem):
         moved = np.max(np.abs(weights - weights[:1]).mean(axis=1), axis=1)[1:]
         allowed = features * np.abs(mixing).sum(axis=1).max() * moved
         seen = np.max(np.abs(hidden - hidden[:1]), axis=(1, 2))[1:]
-        values = np.asarray(activation(hidden), float)
+        values = np.asarray(activation(jnp.asarray(hidden)), float)
         above = np.max(np.abs(values - values[:1]), axis=(1, 2))[1:]
         rounding = 1e3 * float(np.finfo(np.asarray(run.data.x).dtype).eps) * float(np.max(np.abs(hidden)))
         kept = [seen <= allowed + rounding, above <= activation.lipschitz * allowed + rounding]
@@ -86,7 +87,10 @@ class ForwardLipschitz(Theorem):
 
 
 class ForwardBound(Theorem):
-    """Lemma E.2: sup_s |H_2| <= |L|_∞,1 max_k sup_s |f_k|, and sup_s |f_k| <= K E[sup_s |w_1|], K = sup |φ_1| on the data."""
+    """Lemma E.2: sup |H_2| <= |L|_∞,1 max_k sup |f_k| and sup |f_k| <= K E[sup |w_1|], the suprema being over time.
+
+    K is the largest |φ_1| on the data.
+    """
 
     key: ClassVar[str] = "aiad2026/lemma-e.2"
     source: ClassVar[str] = f"{PAPER}, Lemma E.2"
@@ -117,7 +121,10 @@ class ForwardBound(Theorem):
             "by channels": norm * float(largest.max()),
             "by weights": norm * float(below.max()),
         }
-        why = f"|H_2| reaches {hidden:.3g}; channels allow {norm * largest.max():.3g} and weights {norm * below.max():.3g}."
+        why = (
+            f"|H_2| reaches {hidden:.3g}; channels allow {numbers['by channels']:.3g}, weights "
+            f"{numbers['by weights']:.3g}."
+        )
         return _verdict(holds, hidden > 0, why, margin + slack, numbers)
 
     def example(self) -> Trajectory:

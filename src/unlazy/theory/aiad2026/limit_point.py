@@ -113,9 +113,9 @@ class LimitsAreGlobal(Theorem):
 
     Assumptions are read so that they can be met. The population is the data set and the law of neurons is the network's
     own. C.3 wants bounded features and C.4 features with all of R^d as support, which no law has; on n points C.4 is
-    there to make K(X, X) invertible, and that is checked. C.3's bounded ∂L excludes the squared loss, which the paper names
-    as its example; on a run it is bounded. C.1 excludes ReLU and, with φ' -> 0, tanh and sigmoid above the first block.
-    C.5 is not enough: one more hypothesis says what the proof uses (see `odd_channels` for a limit without it).
+    there to make K(X, X) invertible, and that is checked. C.3's bounded ∂L excludes the squared loss, its own example;
+    on a run it is bounded. C.1 excludes ReLU and, with φ' -> 0, tanh and sigmoid above the first block. C.5 is not
+    enough: one more hypothesis says what the proof uses (`odd_channels` has a limit that is no minimiser without it).
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.2"

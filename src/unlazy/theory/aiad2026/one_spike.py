@@ -1,4 +1,4 @@
-"""One spike: half-space symmetry of the mixing vectors (Lemma H.1), and the manifold on which one channel learns (H.2)."""
+"""One spike: half-space symmetry of mixing vectors (Lemma H.1), and the manifold on which one channel learns (H.2)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def symmetry_chance(rows: np.ndarray) -> float:
     """How likely entries are that are symmetric about 0, by the signed ranks of the least likely column."""
     if np.all(rows == 0):
         return 1.0
-    chances = [stats.wilcoxon(column, method="approx").pvalue for column in rows.T if np.any(column)]
+    chances = [float(np.asarray(stats.wilcoxon(column, method="approx"))[1]) for column in rows.T if np.any(column)]
     return float(min(1.0, min(chances) * len(chances)))
 
 
@@ -112,7 +112,7 @@ class HalfSpaces(Theorem):
             "allowed": allowed,
             "smallest half moment": float(np.min(size)),
         }
-        why = f"Half-space moments are off by {largest:.2g} at most, {z:.2f} standard errors; chance allows {allowed:.2f}."
+        why = f"Half-space moments are off by {largest:.2g}, {z:.2f} standard errors; chance allows {allowed:.2f}."
         weak = allowed * float(np.max(error)) > float(np.min(size))
         verdict = Verdict.FAILS if z > allowed else Verdict.VACUOUS if weak else Verdict.HOLDS
         return Finding(verdict, why, allowed / max(z, 1e-300), numbers)

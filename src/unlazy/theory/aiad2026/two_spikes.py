@@ -96,9 +96,9 @@ class LeadGrows(Theorem):
     """Theorem 3.1: ∂_t R_12(x_0) >= (1 - ρ_0) ξ K(x_0, x_0) π (-d_0) |B_1| / |f_1| + ε_0 on an interval I.
 
     I is the longest stretch of looks on which (i)-(iii) hold, ρ_0 the smallest number that serves on all of it. ε_0 is
-    what the other point does, which is computed: -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)). It differs
-    between channels, carries 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its integrated form
-    at every look of I, at x_0 and mirrored at x_1, whichever channel leads there.
+    what the other point does, which is computed: -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)). It
+    differs between channels, carries 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its
+    integrated form at every look of I, at x_0 and mirrored at x_1, whichever channel leads there.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-3.1"

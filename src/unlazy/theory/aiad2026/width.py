@@ -34,7 +34,7 @@ class Constants:
     step: float
 
     def log_bound(self, delta: float, twice: bool = False) -> float:
-        """log of e^(K_T (1 + rK)) (n_min^-½ + ε^½) log^½(3 (T + 1) n_max²/δ + e), K_T = K (1 + T^K).
+        """Log of e^(K_T (1 + rK)) (n_min^-½ + ε^½) log^½(3 (T + 1) n_max²/δ + e), K_T = K (1 + T^K).
 
         Corollary G.1 has ``twice`` the exponent. In logarithms, because e^1000 is no number.
         """
@@ -142,10 +142,10 @@ def orders(log_bound: float, size: float) -> float:
 class NearItsLimit(Theorem):
     """Theorem 2.3: D_T <= e^(K_T (1 + rK)) (n_min^-½ + ε^½) log^½(3 (T + 1) n_max²/δ + e), with probability 1 - 2δ.
 
-    K is the smallest constant that the assumptions allow on the run (`constants`), D_T that between the run and the half
-    of it (`measure`). The bound says something where it is below the movement of the weights: a network at rest is no
-    further from its limit than that. It takes a million neurons, rank one and a short time; elsewhere it is VACUOUS, and
-    `numbers` says by how many orders of magnitude. What can be measured is the rate: `theory.coupling`.
+    K is the smallest constant that the assumptions allow on the run (`constants`), D_T that between the run and its
+    half (`measure`). The bound says something where it is below the movement of the weights: a network at rest is no
+    further from its limit than that. It takes a million neurons, rank one and a short time; elsewhere it is VACUOUS,
+    and `numbers` says by how many orders of magnitude. What can be measured is the rate: `theory.coupling`.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.3"
