@@ -144,8 +144,9 @@ class NearItsLimit(Theorem):
 
     K is the smallest constant that the assumptions allow on the run (`constants`), D_T that between the run and its
     half (`measure`). The bound says something where it is below the movement of the weights: a network at rest is no
-    further from its limit than that. It takes a million neurons, rank one and a short time; elsewhere it is VACUOUS,
-    and `numbers` says by how many orders of magnitude. What can be measured is the rate: `theory.coupling`.
+    further from its limit than that. It takes half a million neurons, rank one and a short time; elsewhere it is
+    VACUOUS, and `numbers` says by how many orders of magnitude. The rate can be measured: `theory.coupling`. To measure
+    D_T, the check trains the half of the network, as long as the run.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.3"
@@ -193,7 +194,7 @@ class NearItsLimit(Theorem):
         return Finding(Verdict.HOLDS, why, margin, numbers)
 
     def example(self) -> Trajectory:
-        """A million neurons, rank one, for a short time."""
+        """Half a million neurons, rank one, for a short time."""
         return wide()
 
     def counterexample(self) -> Trajectory:
@@ -252,8 +253,8 @@ class LossNearItsLimit(Theorem):
         return Finding(Verdict.HOLDS, why, margin, numbers)
 
     def example(self) -> Trajectory:
-        """A million neurons, rank one, for a moment."""
-        return wide(until=0.02)
+        """Half a million neurons, rank one, for a moment."""
+        return wide(until=0.005)
 
     def counterexample(self) -> Trajectory:
         """A network of usual size."""
