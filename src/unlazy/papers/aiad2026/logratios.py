@@ -82,7 +82,9 @@ def _runs(scale: Scale, lab: Lab, seeds: int | None) -> Results:
 
 
 def _told(s: _Sizes) -> str:
-    return f"n = {s.width}, r = {s.rank}, cos({s.frequency:g}πx), {s.n:,} samples, {s.epochs:,} epochs, {plural(s.seeds)}"
+    return (
+        f"n = {s.width}, r = {s.rank}, cos({s.frequency:g}πx), {s.n:,} samples, {s.epochs:,} epochs, {plural(s.seeds)}"
+    )
 
 
 _SETTING = (
@@ -123,7 +125,10 @@ class Largest(Panel):
         check_finished(results)
         return [
             *(_grows(run, name, "largest", "max_ij R_ij(x = 0)") for name, run in results.items()),
-            *(_grows(run, name, "top_to_median", "the largest over the median |f_k|(0)") for name, run in results.items()),
+            *(
+                _grows(run, name, "top_to_median", "the largest over the median |f_k|(0)")
+                for name, run in results.items()
+            ),
             _fits(results),
         ]
 

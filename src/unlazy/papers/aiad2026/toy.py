@@ -223,7 +223,9 @@ class TwoSidedStep(_Toy):
         draw.named(axes[1], "x", f"kernel bumps; K(x_0, x_1) = {cross:.2f} K(x_0, x_0)")
         for seed in range(run["seed"].size):
             draw.curve(axes[2], run["time"].values, follow(run, seed).ratio, 1, linestyle="-", linewidth=1.4)
-            draw.curve(axes[2], run["time"].values, follow(results[FINITE], seed).ratio, 5, linestyle="-", linewidth=0.8)
+            draw.curve(
+                axes[2], run["time"].values, follow(results[FINITE], seed).ratio, 5, linestyle="-", linewidth=0.8
+            )
         along = follow(run)
         first, last = along.stretch
         if last >= first:

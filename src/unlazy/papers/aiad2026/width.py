@@ -105,7 +105,9 @@ def distances(run: xr.Dataset, reference: xr.Dataset) -> np.ndarray:
             both = min(here.shape[2], there.shape[2])
             apart = np.abs(here[:, :, :both] - there[:, :, :both])
             if apart[:, 0].max() > 0:
-                raise UserError("These networks do not share their first neurons at the start, so they are no coupling.")
+                raise UserError(
+                    "These networks do not share their first neurons at the start, so they are no coupling."
+                )
             largest = np.maximum(largest, apart.max(axis=(1, 2, 3)))
     return largest
 
