@@ -99,10 +99,10 @@ def steps_of(run: xr.Dataset) -> np.ndarray:
     schedule = flow.get("schedule")
     if schedule is None:
         return np.rint(times / flow["rate"])
-    knots = [0.0]
+    knots = [0]
     while times_of(flow, [knots[-1]])[0] < times[-1]:
         knots.append(knots[-1] + schedule["every"])
-    return np.rint(np.interp(times, times_of(flow, map(int, knots)), knots))
+    return np.rint(np.interp(times, times_of(flow, knots), knots))
 
 
 def epochs_of(run: xr.Dataset) -> np.ndarray:

@@ -40,6 +40,7 @@ class _Sizes:
 _SCALES: dict[Scale, _Sizes] = {"quick": _Sizes(6000, 2000, 15, 1), "paper": _Sizes(60_000, 10_000, 20, 3)}
 _DIGITS = (1200, 500)  # all that scikit-learn's digits have
 _WIDTH, _BATCH, _RATE, _PIXELS, _CLASSES = 512, 100, 1e-3, 784, 10
+_DROP = 0.3  # of the rate, for the last quarter of the epochs: without it accuracies waver by 0.2 points
 _WITHIN = 0.5  # points, of the paper's accuracies
 
 
@@ -69,8 +70,15 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
     real = scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES)
     n, n_test = (s.n, s.n_test) if real else _DIGITS
     data = {"kind": "mnist"} if real else {"kind": "digits", "side": 28}
-    flow = {"kind": "descent", "rate": _RATE, "batch": _BATCH, "optimiser": "adam", "loss": "cross-entropy"}
     epoch = epoch_of(n, _BATCH)
+    flow = {
+        "kind": "descent",
+        "rate": _RATE,
+        "batch": _BATCH,
+        "optimiser": "adam",
+        "schedule": {"kind": "step-decay", "factor": _DROP, "every": epoch * (3 * s.epochs // 4)},
+        "loss": "cross-entropy",
+    }
     return Recipe(
         name=f"aiad2026 table1 {name}",
         data={**data, "n": n, "n_test": n_test},
@@ -118,9 +126,10 @@ class Digits(Panel):
             "beside the paper's (open). Right: test accuracy over training. The printed numbers of parameters fix the "
             "networks: MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained "
             "512 → 10, with biases; LR only is the same with everything trained. ReLU. The paper gives no optimiser: "
-            f"all rows are trained alike, by Adam of rate {_RATE:g} on the cross-entropy, batches of {_BATCH}, pixels in "
-            "[0, 1], all layers, frozen ones too, uniform in ±1/√fan-in. At quick scale it is part of MNIST or, where "
-            "that is not at hand, scikit-learn's digits enlarged to 28 x 28, and only the order is claimed."
+            f"all rows are trained alike, by Adam of rate {_RATE:g}, times {_DROP:g} in the last quarter, on the "
+            f"cross-entropy, batches of {_BATCH}, pixels in [0, 1], all layers, frozen ones too, uniform in "
+            "±1/√fan-in. At quick scale it is part of MNIST or, where that is not at hand, scikit-learn's digits "
+            "enlarged to 28 x 28, and only the order is claimed."
         )
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
@@ -194,8 +203,8 @@ def _ordered(results: Results) -> Claim:
     wide = min(ends[f"RF-LR r = {r}"] for r in (15, 25, 50))
     top = min(ends["MLP"], ends["LR only r = 32"])
     return Claim(
-        text="on part of the images accuracies come in the order of Table 1: r = 5, then r = 10, then r = 15, 25 and 50, "
-        "then LR only and the MLP",
+        text="on part of the images accuracies come in the order of Table 1: r = 5, then r = 10, then r = 15, 25 and "
+        "50, then LR only and the MLP",
         paper=", ".join(f"{name}: {ROWS[name].accuracy}" for name in results),
         measured=_listed(results),
         holds=ends["RF-LR r = 5"] < ends["RF-LR r = 10"] < wide

@@ -118,10 +118,11 @@ class Prediction(Panel):
         """What is shown, and what was chosen."""
         return (
             "Four layers on cos(f_1 πx²) - 0.8 cos(f_2 πx²), by Adam with batches, the rate 1e-3 falling by 0.9 every "
-            "100 epochs and gradients clipped to norm 1 (Table 4). Left: what low rank predicts at the end. Then errors "
-            "over training, on the test set. The caption says RF-LR (frozen features) and Table 2 that they are trained: "
-            "both are run, beside usual dense layers. Right: amplitude of cos(πqx) in the output of RF-LR over training, "
-            "as a share of that in the target, by frequency q: low ones come first. Thick lines are medians over seeds."
+            "100 epochs and gradients clipped to norm 1 (Table 4). Left: what low rank predicts at the end. Then "
+            "errors over training, on the test set. The caption says RF-LR (frozen features) and Table 2 that they are "
+            "trained: both are run, beside usual dense layers. Right: amplitude of cos(πqx) in the output of RF-LR "
+            "over training, as a share of that in the target, by frequency q: low ones come first. Thick "
+            "lines are medians over seeds."
         )
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
@@ -227,7 +228,8 @@ def _better(runs: dict[str, xr.Dataset]) -> Claim:
     counts = {name: trained(option(run, "network")) for name, run in runs.items()}
     best = min(float(np.median(ends[name])) for name in (FROZEN, TRAINED))
     return Claim(
-        text="low rank (frozen or not) ends at a lower test MSE than full rank after as many epochs (medians over seeds)",
+        text="low rank (frozen or not) ends at a lower test MSE than full rank after as many epochs (medians over "
+        "seeds)",
         paper="MSE ~ 1e-6, compared to approximately 1e-5 for full rank networks, with 95%-99% fewer parameters",
         measured="; ".join(
             f"{name}: {spread(end)} with {counts[name] / counts[FULL]:.1%} of the parameters"

@@ -86,9 +86,9 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
 
 _SETTING = (
     "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²), which is even, by Adam with batches, the rate 1e-3 falling by 0.9 "
-    "every 100 epochs (40 at quick scale) and gradients clipped to norm 1; leaky ReLU (Table 4). Dotted: mirror images. "
-    "Layers are counted as in section 2.2, f^(i) being what layer i takes. A layer 16 of 8 there is none: we read H_8 and "
-    "H_16 as neurons 8 and 16 of the last hidden layer, in both figures. The seed shown is the first"
+    "every 100 epochs (40 at quick scale) and gradients clipped to norm 1; leaky ReLU (Table 4). Dotted: mirror "
+    "images. Layers are counted as in section 2.2, f^(i) being what layer i takes. A layer 16 of 8 there is none: we "
+    "read H_8 and H_16 as neurons 8 and 16 of the last hidden layer, in both figures. The seed shown is the first"
 )
 
 
@@ -229,8 +229,8 @@ def _more_even(results: Results) -> Claim:
         text="at equal rank the symmetry defect (energy of the odd part over all, median over channels, hidden blocks "
         "and seeds) is smaller with frozen random features than without",
         paper="RF-LR maintains symmetry; asymmetry when RF is removed",
-        measured=f"{medians[0]:.3g} against {medians[1]:.3g} at the end ({start:.2g} at the start), smaller in {wins} of "
-        f"{plural(len(frozen))}; {each}",
+        measured=f"{medians[0]:.3g} against {medians[1]:.3g} at the end ({start:.2g} at the start), smaller in {wins} "
+        f"of {plural(len(frozen))}; {each}",
         holds=bool(medians[0] < medians[1]),
     )
 
