@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
@@ -177,10 +178,10 @@ def test_the_stretch_is_the_longest_on_which_all_hold():
     np.testing.assert_allclose(along.rho, 0.5)
 
 
-def test_the_kernel_of_the_toy_is_that_of_its_network(key):
+def test_the_kernel_of_the_toy_is_that_of_its_network():
     (network,) = bring_to_life(toy.recipe("quick", float("inf"), 1)).networks
     points = np.linspace(-2, 2, 7)[:, None]
-    exact = np.asarray(network.blocks[0].limit_kernel(points, np.array([[-1.0]])))[:, 0]
+    exact = np.asarray(network.blocks[0].limit_kernel(jnp.asarray(points), jnp.array([[-1.0]])))[:, 0]
     np.testing.assert_allclose(toy.kernel(points[:, 0], -1.0), exact, rtol=1e-10)
 
 

@@ -118,9 +118,10 @@ def follow(run: xr.Dataset, seed: int = 0) -> Along:
 
 _SETTING = (
     f"Two samples, y = {_HEIGHT:g} at x_0 = -{_DELTA:g} and y = -{_HEIGHT:g} at x_1 = {_DELTA:g}; three layers of rank "
-    "2 with frozen ReLU features (w, b ~ N(0, 1)), the first layer of infinite width, leaky ReLU of slope {_SLOPE:g} "
+    f"2 with frozen ReLU features (w, b ~ N(0, 1)), the first layer of infinite width, leaky ReLU of slope {_SLOPE:g} "
     f"in the second and mixing matrix L uniform in ±1 (Assumption C.1), E[w_1] = {_MEANS} so that channel 1 starts "
-    "ahead and E[w_2] = ½, along gradient descent of step 0.01 on ½ E(ŷ - y)². The paper draws these figures without a run"
+    "ahead and E[w_2] = ½, along gradient descent of step 0.01 on ½ E(ŷ - y)². The paper draws these figures "
+    "without a run"
 )
 
 
