@@ -124,6 +124,15 @@ def test_figure_2_fails_where_it_is_not():
         aiad2026.fig2.claims(compared(finished=0))
 
 
+def test_a_momentum_that_diverges_is_worse_than_none():
+    given = compared(momenta=(2e-3, 3e-3, 1e-4))
+    lost = given[comparison.label(0.7)]
+    lost.attrs |= {"status": ["diverged", "diverged"], "finished": 0}
+    assert verdicts(aiad2026.fig2, given) == [True, True]
+    assert "2 of 2 seeds diverged" in aiad2026.fig2.claims(given)[1].measured
+    assert aiad2026.fig2.draw(given).axes
+
+
 # ---------------------------------------------------------------- figures 3 and 4
 
 

@@ -101,8 +101,8 @@ class LowAgainstFull(Panel):
             f"Mean squared error on y = cos(2πx) along SGD with batches of {_BATCH} and rate {_RATE:g}: three layers "
             f"with frozen random features and rank {_RANK} under four momenta (v ← ηv + g), and three dense layers "
             f"trained in full. Red bars: where the rate is halved, in all runs; the paper shows {_HALVINGS} or so "
-            "without saying where, nor for how long it trained. All start uniform in ±1/√fan-in. Thick lines are "
-            "medians over seeds."
+            "without saying where, nor for how long it trained. A seed that diverges counts as an infinite loss. All "
+            "start uniform in ±1/√fan-in. Thick lines are medians over seeds."
         )
 
     def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
@@ -111,15 +111,15 @@ class LowAgainstFull(Panel):
         return found | {FULL: lab.run(recipe(scale, None, seeds))}
 
     def claims(self, results: Results) -> list[Claim]:
-        """Few parameters are enough, and momentum does not help."""
-        check_finished(results)
+        """Few parameters are enough, and momentum does not help; a run that diverges is an answer too."""
+        check_finished({name: run for name, run in results.items() if not _diverged(run).any()})
         return [_enough(results), _plain_is_best(results)]
 
     def draw(self, results: Results) -> Figure:
         """All losses in one axes."""
         figure, (axes,) = canvas(1, 6.8, 4.2)
         for index, (name, run) in enumerate(results.items()):
-            band(axes, epochs_of(run), run["train-loss"].values, index, name)
+            band(axes, epochs_of(run), _shown(run), index, name + _told(run))
         some = next(iter(results.values()))
         flow, epoch = option(some, "flow"), epoch_of(option(some, "data", "n"), _BATCH)
         for bar in range(1, _HALVINGS + 1):
@@ -130,8 +130,26 @@ class LowAgainstFull(Panel):
         return figure
 
 
+def _diverged(run: xr.Dataset) -> np.ndarray:
+    """Which seeds did."""
+    return np.atleast_1d(np.asarray(run.attrs["status"])) == "diverged"
+
+
 def _end(run: xr.Dataset) -> np.ndarray:
-    return run["train-loss"].values[:, -1]
+    """Loss at the end, infinite where it diverged."""
+    return np.where(_diverged(run), np.inf, run["train-loss"].values[:, -1])
+
+
+def _shown(run: xr.Dataset) -> np.ndarray:
+    """Losses as they can be drawn: a seed that diverges leaves the figure, but not the median of the others."""
+    losses = run["train-loss"].values
+    kept = losses[~_diverged(run)]
+    return kept if len(kept) else np.where(np.isfinite(losses), losses, np.nan)
+
+
+def _told(run: xr.Dataset) -> str:
+    lost = int(_diverged(run).sum())
+    return f" ({lost} of {plural(len(_diverged(run)))} diverged)" if lost else ""
 
 
 def _enough(results: Results) -> Claim:
@@ -158,6 +176,8 @@ def _plain_is_best(results: Results) -> Claim:
     return Claim(
         text="low rank: plain SGD ends at a lower loss than SGD with any of the momenta (medians over seeds)",
         paper="vanilla SGD performs best",
-        measured=", ".join(f"η = {momentum:g}: {loss:.3g}" for momentum, loss in ends.items()),
+        measured=", ".join(
+            f"η = {momentum:g}: {loss:.3g}{_told(results[label(momentum)])}" for momentum, loss in ends.items()
+        ),
         holds=all(ends[0.0] < loss for momentum, loss in ends.items() if momentum),
     )
