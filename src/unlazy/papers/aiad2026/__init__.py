@@ -1,0 +1,33 @@
+"""Aiad, Yang, Zhang (2026): low-rank structure is sufficient for global convergence: a mean-field perspective.
+
+One file an experiment: `comparison` (figure 2), `toy` (3 and 4), `logratios` (5 and 6), `prediction` (7), `symmetry` (8
+and 9), `density` (10), `mnist` (table 1) and `width` (Theorem 2.3, measured).
+"""
+
+from unlazy.papers.aiad2026.comparison import LowAgainstFull
+from unlazy.papers.aiad2026.density import Weights
+from unlazy.papers.aiad2026.logratios import AllPairs, Largest
+from unlazy.papers.aiad2026.mnist import Digits
+from unlazy.papers.aiad2026.prediction import Prediction
+from unlazy.papers.aiad2026.symmetry import Asymmetric, Symmetric
+from unlazy.papers.aiad2026.toy import ChannelsInTime, TwoSidedStep
+from unlazy.papers.aiad2026.width import AgainstWidth
+
+PAPER = {
+    "key": "aiad2026",
+    "title": "Low-rank neural network structure is sufficient for global convergence: a mean-field perspective",
+    "authors": "Janis Aiad, Haizhao Yang, Shijun Zhang",
+    "venue": "preprint, 2026",
+}
+
+fig2 = LowAgainstFull("fig2")
+fig3 = ChannelsInTime("fig3")
+fig4 = TwoSidedStep("fig4")
+fig5 = Largest("fig5")
+fig6 = AllPairs("fig6")
+fig7 = Prediction("fig7")
+fig8 = Asymmetric("fig8")
+fig9 = Symmetric("fig9")
+fig10 = Weights("fig10")
+table1 = Digits("table1")
+distance = AgainstWidth("width")

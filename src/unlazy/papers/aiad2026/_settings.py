@@ -1,0 +1,142 @@
+"""What the panels of aiad2026 share: its networks and optimisers as recipes, and how stored runs are read.
+
+Layers are counted as in section 2.2: a network of L layers has hidden layers 1 to L - 1, which are as many blocks of a
+`MeanFieldStack`, and its channels f_k^(i) are what hidden layer i takes, the outputs of block i - 1. Three layers are
+then figure 1's: random features, mixing, w_2.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from unlazy.lab.recipe import build
+from unlazy.networks import Network
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MSE = {"kind": "squared", "half": False}  # the paper speaks of MSEs
+LEAKY = {"kind": "leaky-relu", "slope": 0.01}  # the usual slope; Table 4 gives none
+Activation = str | dict[str, Any]
+
+
+def low_rank(
+    layers: int, width: int, rank: int, frozen: bool = True, activation: Activation = "relu"
+) -> dict[str, Any]:
+    """Low rank, with frozen random features (RF-LR) or with everything trained (LR only), in the usual start.
+
+    The start, uniform in ±1/√fan-in without 1/n in front, is our choice: the paper's numerical section names none.
+    """
+    return {
+        "kind": "mean-field-stack",
+        "widths": [width] * (layers - 1),
+        "ranks": rank,
+        "train": "ac" if frozen else "wabc",
+        "parameterisation": "standard",
+        "activation": activation,
+    }
+
+
+def full_rank(layers: int, width: int, activation: Activation = "relu") -> dict[str, Any]:
+    """Usual dense layers of ``width`` neurons, all trained, from the same start."""
+    below = layers - 2
+    return {
+        "kind": "mean-field-stack",
+        "widths": [width] * (layers - 1),
+        "ranks": width,
+        "train": ["wb"] * below + ["wabc"],
+        "amplitude": ["eye"] * below + ["uniform"],
+        "offset": ["constant"] * below + ["uniform"],
+        "parameterisation": "standard",
+        "activation": activation,
+    }
+
+
+def trained(network: dict[str, Any], inputs: int = 1, outputs: int | None = None) -> int:
+    """Number of parameters that a network trains."""
+    made = build(network, Network, "network", key=jax.random.key(0), inputs=inputs, outputs=outputs)
+    return made.trainable
+
+
+def epoch_of(n: int, batch: int) -> int:
+    """Steps to an epoch; the last batch may be smaller."""
+    return -(-n // batch)
+
+
+def adam(n: int, batch: int, every: int = 100, rate: float = 1e-3) -> dict[str, Any]:
+    """Table 4: Adam, its rate multiplied by 0.9 every ``every`` epochs, gradients clipped to norm 1."""
+    return {
+        "kind": "descent",
+        "rate": rate,
+        "batch": batch,
+        "optimiser": "adam",
+        "schedule": {"kind": "step-decay", "factor": 0.9, "every": every * epoch_of(n, batch)},
+        "clip_norm": 1.0,
+        "loss": MSE,
+    }
+
+
+def times_of(flow: dict[str, Any], steps: Iterable[int]) -> list[float]:
+    """The clock of descent, which is the sum of its rates, after so many steps."""
+    taken = np.asarray(list(steps), float)
+    schedule = flow.get("schedule")
+    if schedule is None:
+        return (flow["rate"] * taken).tolist()
+    factor, every = schedule["factor"], schedule["every"]
+    whole = taken // every
+    before = every * (1 - factor**whole) / (1 - factor)
+    return (flow["rate"] * (before + (taken - whole * every) * factor**whole)).tolist()
+
+
+def steps_of(run: xr.Dataset) -> np.ndarray:
+    """Steps taken at each look of a stored run."""
+    flow, times = option(run, "flow"), run["time"].values
+    schedule = flow.get("schedule")
+    if schedule is None:
+        return np.rint(times / flow["rate"])
+    knots = [0]
+    while times_of(flow, [knots[-1]])[0] < times[-1]:
+        knots.append(knots[-1] + schedule["every"])
+    return np.rint(np.interp(times, times_of(flow, knots), knots))
+
+
+def epochs_of(run: xr.Dataset) -> np.ndarray:
+    """Epochs at each look of a stored run."""
+    return steps_of(run) / epoch_of(option(run, "data", "n"), option(run, "flow", "batch"))
+
+
+def option(run: xr.Dataset, *path: str) -> Any:
+    """An entry of the recipe of a stored run."""
+    found: Any = json.loads(run.attrs["recipe"])
+    for name in path:
+        found = found[name]
+    return found
+
+
+def looks(end: int, count: int, first: int = 1) -> list[int]:
+    """Whole numbers from 0 to ``end``, evenly spaced in their logarithm from ``first`` on."""
+    return sorted({0, end, *np.geomspace(first, end, count).round().astype(int).tolist()})
+
+
+def even(end: int, count: int) -> list[int]:
+    """Whole numbers from 0 to ``end``, evenly spaced."""
+    return sorted(set(np.linspace(0, end, count).round().astype(int).tolist()))
+
+
+def plural(count: int, what: str = "seed") -> str:
+    """Count things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def spread(values: np.ndarray, digits: int = 3) -> str:
+    """Median and range over seeds, or the one number."""
+    values = np.ravel(values)
+    if values.size == 1:
+        return f"{values[0]:.{digits}g}"
+    low, middle, high = np.min(values), np.median(values), np.max(values)
+    return f"{middle:.{digits}g} ({low:.{digits}g} to {high:.{digits}g})"

@@ -1,0 +1,274 @@
+"""Figures 8 and 9: channels for an even target, without frozen random features and with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unlazy.lab import Lab, Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
+from unlazy.papers._figure import canvas
+from unlazy.papers.aiad2026 import _draw as draw
+from unlazy.papers.aiad2026._settings import (
+    LEAKY,
+    adam,
+    epoch_of,
+    epochs_of,
+    even,
+    low_rank,
+    option,
+    plural,
+    spread,
+    times_of,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+EPOCHS = 10_000  # at paper scale, as Table 2 has it
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    layers: int
+    width: int
+    rank: int  # of both, for the comparison
+    printed: int | None  # rank of Table 2 with frozen features
+    pair: tuple[float, float]
+    n: int
+    n_test: int
+    batch: int
+    epochs: int
+    every: int  # epochs to a decay of the rate
+    channel: int  # block whose outputs are the channels that are shown
+    late: int  # block whose outputs are the channels of the last hidden layer
+    seeds: int
+
+
+_SCALES: dict[Scale, _Sizes] = {
+    "quick": _Sizes(5, 256, 15, None, (18.0, 6.0), 400, 500, 50, 400, 40, 3, 3, 3),
+    "paper": _Sizes(8, 1024, 20, 15, (144.0, 48.0), 4000, 4936, 100, EPOCHS, 100, 4, 6, 3),
+}
+_NEURONS = (8, 16)  # relu(H_8) and relu(H_16), counted from 1
+_LOOKS = 11
+
+FROZEN, TRAINED, PRINTED = "frozen features", "no frozen features", "frozen features, r of Table 2"
+
+
+def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
+    """One of the networks; figures 8 and 9 share their runs."""
+    s = _SCALES[scale]
+    rank = s.printed if name == PRINTED and s.printed else s.rank
+    flow, epoch = adam(s.n, s.batch, s.every), epoch_of(s.n, s.batch)
+    last = s.layers - 1
+    return Recipe(
+        name=f"aiad2026 symmetry {name}",
+        data={"kind": "chirp", "n": s.n, "f1": s.pair[0], "f2": s.pair[1], "n_test": s.n_test},
+        network=low_rank(s.layers, s.width, rank, frozen=name != TRAINED, activation=LEAKY),
+        flow=flow,
+        times=times_of(flow, [epoch * one for one in even(s.epochs, _LOOKS)]),
+        probes=[
+            "train-loss",
+            "test-loss",
+            "symmetry-defect",
+            "spikes",
+            {"kind": "channels", "when": "end", "count": draw.LINE.size},
+            {"kind": "preactivations", "when": "end", "block": last, "neurons": max(_NEURONS), "count": draw.LINE.size},
+        ],
+        seeds=seeds or s.seeds,
+        dtype="float32",
+    )
+
+
+_SETTING = (
+    "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²), which is even, by Adam with batches, the rate 1e-3 falling by 0.9 "
+    "every 100 epochs (40 at quick scale) and gradients clipped to norm 1; leaky ReLU (Table 4). Dotted: mirror "
+    "images. Layers are counted as in section 2.2, f^(i) being what layer i takes. A layer 16 of 8 there is none: we "
+    "read H_8 and H_16 as neurons 8 and 16 of the last hidden layer, in both figures. The seed shown is the first"
+)
+
+
+class _Symmetry(Panel):
+    """What figures 8 and 9 share: their runs and what is claimed of them."""
+
+    shown: str
+
+    @property
+    def scales(self) -> dict[Scale, str]:
+        """Layers, width, ranks, target, epochs and seeds."""
+        return {
+            scale: f"{s.layers} layers, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
+            f"({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, {plural(s.seeds)}"
+            for scale, s in _SCALES.items()
+        }
+
+    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+        """Run both at equal rank and, at paper scale, frozen features at the printed rank too."""
+        names = (FROZEN, TRAINED, PRINTED) if _SCALES[scale].printed else (FROZEN, TRAINED)
+        return {name: lab.run(recipe(scale, name, seeds)) for name in names}
+
+    def draw(self, results: Results) -> Figure:
+        """Three functions and their mirror images, and the defect by block."""
+        run = results[PRINTED] if self.shown == FROZEN and PRINTED in results else results[self.shown]
+        blocks = blocks_of(run)
+        middle, late = _shown_blocks(run)
+        figure, axes = canvas(4, 15.0, 3.4)
+        channels = {block: run[f"channels.block-{block}"].values[0] for block in (middle, late)}
+        neurons = np.maximum(run["preactivations"].values[0], 0)
+        pictures = [(channels[middle][:, 0], f"f_1^({middle + 1})")]
+        if self.shown == TRAINED:
+            pictures += [(channels[late][:, 0], f"f_1^({late + 1})")]
+        else:
+            pictures += [(neurons[:, _NEURONS[0] - 1], f"relu(H_{_NEURONS[0]})")]
+        pictures += [(neurons[:, _NEURONS[1] - 1], f"relu(H_{_NEURONS[1]})")]
+        for axis, (values, title) in zip(axes[:3], pictures, strict=True):
+            draw.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
+            draw.named(axis, "x", f"{title}: defect {_defect(values):.2g}")
+        _by_block(axes[3], results, blocks)
+        pair = (option(run, "data", "f1"), option(run, "data", "f2"))
+        figure.suptitle(f"aiad2026, ({pair[0]:g}, {pair[1]:g}), {self.shown}", fontsize=10)
+        return figure
+
+
+class Asymmetric(_Symmetry):
+    """Figure 8: what channels look like without frozen features."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"aiad2026/{figure}"
+        self.title = "Figure 8: asymmetry without random features"
+        self.shown = TRAINED
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "A channel of the middle, one of the last hidden layer (layer 7 of 8), and a neuron there, where all is "
+            "trained. Right: symmetry defect (share of energy in the odd part) by block, median over channels, a dot a "
+            f"seed. {_SETTING}."
+        )
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Defects at equal rank."""
+        check_finished(results)
+        return [_more_even(results), _fitted(results)]
+
+
+class Symmetric(_Symmetry):
+    """Figure 9: what they look like with frozen features."""
+
+    def __init__(self, figure: str) -> None:
+        self.key = f"aiad2026/{figure}"
+        self.title = "Figure 9: symmetric spikes with random features"
+        self.shown = FROZEN
+
+    @property
+    def caption(self) -> str:
+        """What is shown, and what was chosen."""
+        return (
+            "A channel of the middle (f_1^(5) at paper scale) and two neurons of the last hidden layer, with frozen "
+            "random features. Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
+            f"a dot a seed. {_SETTING}."
+        )
+
+    def claims(self, results: Results) -> list[Claim]:
+        """Defects at equal rank, and spikes."""
+        check_finished(results)
+        return [_more_even(results), _sharper(results)]
+
+
+def blocks_of(run: xr.Dataset) -> list[int]:
+    """All blocks but the last, whose channels are hidden ones."""
+    return list(range(1, len(option(run, "network", "widths"))))
+
+
+def _shown_blocks(run: xr.Dataset) -> tuple[int, int]:
+    layers = len(option(run, "network", "widths")) + 1
+    size = next(one for one in _SCALES.values() if one.layers == layers)
+    return size.channel, size.late
+
+
+def _defect(values: np.ndarray) -> float:
+    odd = (values - values[::-1]) / 2
+    return float(np.sum(odd**2) / max(np.sum(values**2), 1e-300))
+
+
+def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
+    """Median over channels of the odd part's share: (seeds, hidden blocks)."""
+    return np.stack(
+        [np.median(run[f"symmetry-defect.block-{block}"].values[:, look], axis=1) for block in blocks_of(run)], axis=1
+    )
+
+
+def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
+    for index, (name, run) in enumerate(results.items()):
+        found = defects(run)
+        draw.curve(axes, np.asarray(blocks), np.median(found, axis=0), index, name, marker="o", markersize=4)
+        for seed in found:
+            draw.curve(axes, np.asarray(blocks), seed, index, linestyle="none", marker=".", markersize=3, alpha=0.6)
+    axes.set_yscale("log")
+    axes.set_xticks(blocks)
+    axes.legend(fontsize=7)
+    draw.named(axes, "block", "symmetry defect at the end")
+
+
+def _more_even(results: Results) -> Claim:
+    frozen, free = (np.median(defects(results[name]), axis=0) for name in (FROZEN, TRAINED))
+    start = np.median(defects(results[FROZEN], 0), axis=0)
+    blocks = blocks_of(results[FROZEN])
+    each = "; ".join(
+        f"block {block}: {frozen[i]:.2g} against {free[i]:.2g} (from {start[i]:.2g})" for i, block in enumerate(blocks)
+    )
+    ratios = [
+        _middle(defects(results[FROZEN])[seed]) / _middle(defects(results[TRAINED])[seed])
+        for seed in range(_seeds(results))
+    ]
+    return Claim(
+        text="at equal rank the symmetry defect of channels (energy of the odd part over all) is smaller with frozen "
+        "random features than without: medians over channels and seeds, geometric mean over hidden blocks",
+        paper="RF-LR maintains symmetry; asymmetry when RF is removed",
+        measured=f"{_middle(frozen):.3g} against {_middle(free):.3g}; smaller in {int(np.sum(frozen < free))} of "
+        f"{len(blocks)} blocks and {int(np.sum(np.array(ratios) < 1))} of {plural(len(ratios))}; {each}",
+        holds=bool(_middle(frozen) < _middle(free)),
+    )
+
+
+def _middle(values: np.ndarray) -> float:
+    """Geometric mean: defects of blocks differ by orders of magnitude."""
+    return float(np.exp(np.mean(np.log(np.maximum(values, 1e-12)))))
+
+
+def _seeds(results: Results) -> int:
+    return min(results[name]["seed"].size for name in (FROZEN, TRAINED))
+
+
+def _sharper(results: Results) -> Claim:
+    def seen(name: str) -> np.ndarray:
+        run = results[name]
+        return np.concatenate([run[f"spikes.sharpness.block-{b}"].values[:, -1].ravel() for b in blocks_of(run)])
+
+    frozen, free = seen(FROZEN), seen(TRAINED)
+    return Claim(
+        text="at equal rank channels have bigger spikes with frozen features: the median over channels, hidden blocks "
+        "and seeds of max f² / mean f² is larger",
+        paper="(symmetric) with bigger spikes",
+        measured=f"{np.median(frozen):.3g} (largest {frozen.max():.3g}) against {np.median(free):.3g} (largest "
+        f"{free.max():.3g})",
+        holds=bool(np.median(frozen) > np.median(free)),
+    )
+
+
+def _fitted(results: Results) -> Claim:
+    losses = {name: run["train-loss"].values[:, -1] for name, run in results.items()}
+    start = float(np.median(results[FROZEN]["train-loss"].values[:, 0]))
+    return Claim(
+        text="all networks have learnt the target, so that their channels can be compared: the MSE fell to below a "
+        "hundredth of its start (medians over seeds)",
+        paper="both fit (144, 48)",
+        measured="; ".join(f"{name}: {spread(loss)}" for name, loss in losses.items())
+        + f" from {start:.2g}, after {epochs_of(results[FROZEN])[-1]:,.0f} epochs",
+        holds=all(bool(np.median(loss) < 0.01 * start) for loss in losses.values()),
+    )
