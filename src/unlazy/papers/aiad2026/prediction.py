@@ -53,7 +53,7 @@ _SCALES: dict[Scale, _Sizes] = {
         1024, 50, (36.0, 12.0), 1000, 1234, 100, 1000, 100, 2, harder=((72.0, 24.0), 2000, 2468), band=1e-4
     ),
 }
-_LAYERS = 4
+_BLOCKS = 4
 _FLOOR = 1e-8  # the lower end of the paper's band
 _FREQUENCIES = 60
 
@@ -62,8 +62,8 @@ FROZEN, TRAINED, FULL = "RF-LR", "LR only", "full rank"
 
 def _network(s: _Sizes, name: str) -> dict[str, Any]:
     if name == FULL:
-        return full_rank(_LAYERS, s.width)
-    return low_rank(_LAYERS, s.width, s.rank, frozen=name == FROZEN)
+        return full_rank(_BLOCKS, s.width)
+    return low_rank(_BLOCKS, s.width, s.rank, frozen=name == FROZEN)
 
 
 def recipe(scale: Scale, name: str, seeds: int | None, harder: bool = False) -> Recipe:
@@ -153,7 +153,7 @@ class Prediction(Panel):
         figure, axes = canvas(3, 14.0, 3.8)
         axes[0].plot(draw.LINE, target(pair, draw.LINE), color=ORDERED[0], linewidth=1.6, label="target")
         for index, name in ((1, FROZEN), (2, TRAINED)):
-            shown = main[name]["channels.block-3"].values[0, :, 0]
+            shown = main[name]["channels.block-4"].values[0, :, 0]
             draw.curve(axes[0], draw.LINE, shown, index, name, linestyle="--")
         axes[0].legend(fontsize=7, loc="upper right")
         draw.named(axes[0], "x", f"({pair[0]:g}, {pair[1]:g}): target and predictions")
@@ -206,7 +206,7 @@ def _shares(run: xr.Dataset) -> np.ndarray:
     """Amplitude in the output over that in the target: (seeds, looks, frequencies)."""
     pair = (option(run, "data", "f1"), option(run, "data", "f2"))
     wanted = _amplitudes(target(pair, draw.LINE))[: _top(pair) + 1]
-    return run["channel-spectrum.block-3"].values[:, :, : _top(pair) + 1, 0] / np.maximum(wanted, 1e-3)
+    return run["channel-spectrum.block-4"].values[:, :, : _top(pair) + 1, 0] / np.maximum(wanted, 1e-3)
 
 
 def _in_band(run: xr.Dataset, name: str, pair: Pair) -> Claim:
