@@ -67,7 +67,7 @@ def recipe(scale: Scale, momentum: float | None, seeds: int | None) -> Recipe:
     }
     if momentum:
         flow["optimiser"] = {"kind": "momentum", "decay": momentum}
-    network = full_rank(3, s.width) if momentum is None else low_rank(3, s.width, _RANK)
+    network = full_rank(2, s.width) if momentum is None else low_rank(2, s.width, _RANK)
     return Recipe(
         name=f"aiad2026 fig2 {FULL if momentum is None else label(momentum)}",
         data={"kind": "cosine", "n": s.n, "frequency": 2.0},

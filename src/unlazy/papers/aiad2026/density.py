@@ -41,7 +41,7 @@ _SCALES: dict[Scale, _Sizes] = {
     "quick": _Sizes(512, (12.0, 4.0), 500, 50, 2),
     "paper": _Sizes(1024, (36.0, 12.0), 2000, 100, 3),
 }
-_LAYERS, _RANK = 4, 8
+_BLOCKS, _RANK = 4, 8
 _EPOCHS = (0, 5, 50)  # the figure's are 0 and 50
 _SHOWN = 2  # w_2 is the A of block 2
 _BINS = 60
@@ -56,7 +56,7 @@ def recipe(scale: Scale, seeds: int | None) -> Recipe:
     return Recipe(
         name="aiad2026 density of weights",
         data={"kind": "chirp", "n": s.n, "f1": s.pair[0], "f2": s.pair[1], "n_test": 0},
-        network=low_rank(_LAYERS, s.width, _RANK, activation=LEAKY),
+        network=low_rank(_BLOCKS, s.width, _RANK, activation=LEAKY),
         flow=flow,
         times=times_of(flow, [epoch * one for one in _EPOCHS]),
         probes=["train-loss", "trained-neurons"],
@@ -76,7 +76,7 @@ class Weights(Panel):
     def scales(self) -> dict[Scale, str]:
         """Width, rank, target and seeds."""
         return {
-            scale: f"{_LAYERS} layers, width {s.width}, r = {_RANK}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, "
+            scale: f"{_BLOCKS} layers, width {s.width}, r = {_RANK}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, "
             f"{_EPOCHS[-1]} epochs, {plural(s.seeds)}"
             for scale, s in _SCALES.items()
         }

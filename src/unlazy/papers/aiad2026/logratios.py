@@ -62,7 +62,7 @@ def recipe(scale: Scale, activation: str, seeds: int | None) -> Recipe:
     return Recipe(
         name=f"aiad2026 log-ratios {activation}",
         data={"kind": "cosine", "n": s.n, "frequency": s.frequency},
-        network=low_rank(3, s.width, s.rank, activation=_ACTIVATIONS[activation]),
+        network=low_rank(2, s.width, s.rank, activation=_ACTIVATIONS[activation]),
         flow=flow,
         times=times_of(flow, [epoch * one for one in seen]),
         probes=[

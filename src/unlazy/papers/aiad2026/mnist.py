@@ -54,13 +54,13 @@ class Row:
 
 
 ROWS: dict[str, Row] = {
-    "MLP": Row(full_rank(3, _WIDTH), 669_706, 98.39),
-    "RF-LR r = 5": Row(low_rank(3, _WIDTH, 5), 7_695, 93.72),
-    "RF-LR r = 10": Row(low_rank(3, _WIDTH, 10), 10_260, 96.24),
-    "RF-LR r = 15": Row(low_rank(3, _WIDTH, 15), 12_825, 96.97),
-    "RF-LR r = 25": Row(low_rank(3, _WIDTH, 25), 17_955, 97.00),
-    "RF-LR r = 50": Row(low_rank(3, _WIDTH, 50), 30_780, 97.01),
-    "LR only r = 32": Row(low_rank(3, _WIDTH, 32, frozen=False), 440_362, 98.30),
+    "MLP": Row(full_rank(2, _WIDTH), 669_706, 98.39),
+    "RF-LR r = 5": Row(low_rank(2, _WIDTH, 5), 7_695, 93.72),
+    "RF-LR r = 10": Row(low_rank(2, _WIDTH, 10), 10_260, 96.24),
+    "RF-LR r = 15": Row(low_rank(2, _WIDTH, 15), 12_825, 96.97),
+    "RF-LR r = 25": Row(low_rank(2, _WIDTH, 25), 17_955, 97.00),
+    "RF-LR r = 50": Row(low_rank(2, _WIDTH, 50), 30_780, 97.01),
+    "LR only r = 32": Row(low_rank(2, _WIDTH, 32, frozen=False), 440_362, 98.30),
 }
 
 

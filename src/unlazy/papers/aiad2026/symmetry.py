@@ -34,7 +34,7 @@ EPOCHS = 10_000  # at paper scale, as Table 2 has it
 
 @dataclass(frozen=True)
 class _Sizes:
-    layers: int
+    blocks: int
     width: int
     rank: int  # of both, for the comparison
     printed: int | None  # rank of Table 2 with frozen features
@@ -45,13 +45,13 @@ class _Sizes:
     epochs: int
     every: int  # epochs to a decay of the rate
     channel: int  # block whose outputs are the channels that are shown
-    late: int  # block whose outputs are the channels of the last hidden layer
+    late: int  # block whose channels the last one takes
     seeds: int
 
 
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(5, 256, 15, None, (18.0, 6.0), 400, 500, 50, 400, 40, 3, 3, 3),
-    "paper": _Sizes(8, 1024, 20, 15, (144.0, 48.0), 4000, 4936, 100, EPOCHS, 100, 4, 6, 3),
+    "quick": _Sizes(5, 256, 15, None, (18.0, 6.0), 400, 500, 50, 300, 30, 3, 4, 3),
+    "paper": _Sizes(8, 1024, 20, 15, (144.0, 48.0), 4000, 4936, 100, EPOCHS, 100, 5, 7, 3),
 }
 _NEURONS = (8, 16)  # relu(H_8) and relu(H_16), counted from 1
 _LOOKS = 11
@@ -64,11 +64,10 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
     s = _SCALES[scale]
     rank = s.printed if name == PRINTED and s.printed else s.rank
     flow, epoch = adam(s.n, s.batch, s.every), epoch_of(s.n, s.batch)
-    last = s.layers - 1
     return Recipe(
         name=f"aiad2026 symmetry {name}",
         data={"kind": "chirp", "n": s.n, "f1": s.pair[0], "f2": s.pair[1], "n_test": s.n_test},
-        network=low_rank(s.layers, s.width, rank, frozen=name != TRAINED, activation=LEAKY),
+        network=low_rank(s.blocks, s.width, rank, frozen=name != TRAINED, activation=LEAKY),
         flow=flow,
         times=times_of(flow, [epoch * one for one in even(s.epochs, _LOOKS)]),
         probes=[
@@ -77,7 +76,13 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
             "symmetry-defect",
             "spikes",
             {"kind": "channels", "when": "end", "count": draw.LINE.size},
-            {"kind": "preactivations", "when": "end", "block": last, "neurons": max(_NEURONS), "count": draw.LINE.size},
+            {
+                "kind": "preactivations",
+                "when": "end",
+                "block": s.blocks,
+                "neurons": max(_NEURONS),
+                "count": draw.LINE.size,
+            },
         ],
         seeds=seeds or s.seeds,
         dtype="float32",
@@ -86,8 +91,8 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
 
 _SETTING = (
     "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²), which is even, by Adam with batches, the rate 1e-3 falling by 0.9 "
-    "every 100 epochs (40 at quick scale) and gradients clipped to norm 1; leaky ReLU (Table 4). Dotted: mirror "
-    "images. Layers are counted as in section 2.2, f^(i) being what layer i takes. A layer 16 of 8 there is none: we "
+    "every 100 epochs (30 at quick scale) and gradients clipped to norm 1; leaky ReLU (Table 4). Dotted: mirror "
+    "images. Layers are the blocks of equation 1, f^(l) what layer l gives. A layer 16 of 8 there is none: we "
     "read H_8 and H_16 as neurons 8 and 16 of the last hidden layer, in both figures. The seed shown is the first"
 )
 
@@ -101,7 +106,7 @@ class _Symmetry(Panel):
     def scales(self) -> dict[Scale, str]:
         """Layers, width, ranks, target, epochs and seeds."""
         return {
-            scale: f"{s.layers} layers, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
+            scale: f"{s.blocks} layers, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
             f"({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, {plural(s.seeds)}"
             for scale, s in _SCALES.items()
         }
@@ -119,9 +124,9 @@ class _Symmetry(Panel):
         figure, axes = canvas(4, 15.0, 3.4)
         channels = {block: run[f"channels.block-{block}"].values[0] for block in (middle, late)}
         neurons = np.maximum(run["preactivations"].values[0], 0)
-        pictures = [(channels[middle][:, 0], f"f_1^({middle + 1})")]
+        pictures = [(channels[middle][:, 0], f"f_1^({middle})")]
         if self.shown == TRAINED:
-            pictures += [(channels[late][:, 0], f"f_1^({late + 1})")]
+            pictures += [(channels[late][:, 0], f"f_1^({late})")]
         else:
             pictures += [(neurons[:, _NEURONS[0] - 1], f"relu(H_{_NEURONS[0]})")]
         pictures += [(neurons[:, _NEURONS[1] - 1], f"relu(H_{_NEURONS[1]})")]
@@ -146,9 +151,9 @@ class Asymmetric(_Symmetry):
     def caption(self) -> str:
         """What is shown, and what was chosen."""
         return (
-            "A channel of the middle, one of the last hidden layer (layer 7 of 8), and a neuron there, where all is "
-            "trained. Right: symmetry defect (share of energy in the odd part) by block, median over channels, a dot a "
-            f"seed. {_SETTING}."
+            "A channel of the middle, one of the last block but one (layer 7 of 8), and a neuron of the last, where "
+            "all is trained. Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
+            f"a dot a seed. {_SETTING}."
         )
 
     def claims(self, results: Results) -> list[Claim]:
@@ -186,8 +191,8 @@ def blocks_of(run: xr.Dataset) -> list[int]:
 
 
 def _shown_blocks(run: xr.Dataset) -> tuple[int, int]:
-    layers = len(option(run, "network", "widths")) + 1
-    size = next(one for one in _SCALES.values() if one.layers == layers)
+    blocks = len(option(run, "network", "widths"))
+    size = next(one for one in _SCALES.values() if one.blocks == blocks)
     return size.channel, size.late
 
 
