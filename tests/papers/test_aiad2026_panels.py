@@ -258,8 +258,8 @@ def predicted(frozen=1e-5, free=1e-6, full=1e-4, low_first=True, pair=(36.0, 12.
 
 def test_figure_7_holds_where_the_paper_is_right():
     assert verdicts(aiad2026.fig7, predicted()) == [True] * 4
-    harder = {name: run for name, run in predicted(pair=(72.0, 24.0)).items() if prediction.FULL not in name}
-    assert verdicts(aiad2026.fig7, predicted() | harder) == [True] * 6
+    harder = {"RF-LR, long (72, 24)": predicted(pair=(72.0, 24.0))["RF-LR (72, 24)"]}
+    assert verdicts(aiad2026.fig7, predicted() | harder) == [True] * 5
     assert len(aiad2026.fig7.draw(predicted() | harder).axes) == 3
 
 
@@ -456,7 +456,7 @@ def test_figures_5_and_6_run_from_end_to_end(tmp_path, monkeypatch):
 
 
 def test_figure_7_runs_from_end_to_end(tmp_path, monkeypatch):
-    tiny = prediction._Sizes(16, 3, (36.0, 12.0), 20, 10, 5, 6, 2, 1, harder=((72.0, 24.0), 20, 10))
+    tiny = prediction._Sizes(16, 3, (36.0, 12.0), 20, 10, 5, 6, 2, 1, 1e-4, 8, ((72.0, 24.0), 20, 10))
     monkeypatch.setattr(prediction, "_SCALES", both(tiny))
     assert len(complete(aiad2026.fig7, tmp_path)) == 5
 

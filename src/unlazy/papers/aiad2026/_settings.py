@@ -2,8 +2,8 @@
 
 The paper counts layers in two ways. Its figure 1 calls three layers what are two blocks of a `MeanFieldStack`: random
 features and the channels they make, mixing and w_2; so do figures 2, 5 and 6 and, by its numbers of parameters, Table
-1. Equation 1 has as many blocks as layers; so have figures 7 to 10 here: with three blocks for four layers figure 7 ends
-at an MSE of 0.2, with four at 0.03. Channels f_k^(l) are the outputs of block l.
+1. Equation 1 has as many blocks as layers; so have figures 7 to 10 here: with three blocks for four layers figure 7
+ends at an MSE of 0.2, with four at 0.03. Channels f_k^(l) are the outputs of block l.
 """
 
 from __future__ import annotations
