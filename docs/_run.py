@@ -10,8 +10,17 @@ import io
 import os
 import re
 import tempfile
+import traceback
+
+from sphinx.errors import SphinxError
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+
+
+class BlockFailed(SphinxError):
+    """Ends the build with the page, the line and what went wrong, in place of a trace through Sphinx."""
+
+    category = "A code block failed"
 
 
 def run_blocks(text, page):
@@ -20,8 +29,14 @@ def run_blocks(text, page):
     def run(block):
         nonlocal shown
         said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            exec(compile(block[1], page, "exec"), names)
+        line = text.count("\n", 0, block.start(1)) + 1
+        try:
+            with contextlib.redirect_stdout(said):
+                exec(compile("\n" * (line - 1) + block[1], f"{page}.md", "exec"), names)
+        except (Exception, SystemExit) as error:
+            inside = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == f"{page}.md"]
+            line = inside[0] if inside else getattr(error, "lineno", line)  # a mistake in spelling has no trace
+            raise BlockFailed(f"{page}.md, line {line}: {type(error).__name__}: {error}") from error
         parts = [block[0]]
         if said.getvalue().strip():
             fence = "`" * (3 + max(map(len, re.findall("`+", said.getvalue())), default=0))

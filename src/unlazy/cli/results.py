@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from unlazy.cli._shared import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
 
 Format = Literal["svg", "pdf", "csv"]
-Remote = Annotated[bool, Parameter(negative="")]
+Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @app.command
@@ -44,7 +44,11 @@ def figure(
     *,
     scale: Literal["quick", "paper"] = "quick",
     style: Literal["screen", "paper"] = "screen",
-    form: Annotated[tuple[Format, ...], Parameter(name="--format")] = ("svg", "pdf", "csv"),
+    form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = (
+        "svg",
+        "pdf",
+        "csv",
+    ),
     to: Path = Path("figures"),
     out: Out = Path("runs"),
     json: Json = False,
