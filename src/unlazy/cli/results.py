@@ -73,12 +73,14 @@ def figure(
         Print JSON instead of names of files.
     """
     begin()
+    from unlazy.lab.store import writable
     from unlazy.papers import choose
     from unlazy.report import export, stem
 
-    written = []
+    chosen, written = choose(panel), []
+    writable(to, "Figures", "--to")
     with in_lab(out, fresh=False) as lab:
-        for one in choose(panel):
+        for one in chosen:
             written += export(one, one.run(scale, lab), to / stem(one.key, scale), form, style)
     print(json_format.dumps([str(path) for path in written]) if json else "\n".join(map(str, written)))
     return OK
