@@ -76,7 +76,9 @@ def reels(runs: Mapping[str, xr.Dataset], frames: int) -> list[Reel]:
                 what, make = _FILMS[kind]
                 for film in make(run, name, options, shown, label):
                     found.setdefault((what, tuple(times[shown])), []).append(film)
-    return [Reel(what, list(times), films[:_MOST_FILMS]) for (what, times), films in found.items()]
+    kinds = list(dict.fromkeys(what for what, _ in found))  # of one kind together, whatever the runs' times
+    together = sorted(found.items(), key=lambda one: kinds.index(one[0][0]))
+    return [Reel(what, list(times), films[:_MOST_FILMS]) for (what, times), films in together]
 
 
 def _probes(run: xr.Dataset) -> Iterable[tuple[str, str, dict[str, Any]]]:
