@@ -1,7 +1,8 @@
 """A Sphinx extension: runs the Python blocks of every page while it is built, and shows what they print and draw.
 
 One page is one conversation, as in the tests: later blocks use the names of earlier ones. A block that fails ends the
-build. A Matplotlib figure called ``figure`` that a block has made is shown below it.
+build. A Matplotlib figure called ``figure`` that a block has made is shown below it. Recipes (TOML) are brought to
+life, and commands of unlazy (sh) are read as the command line reads them, but not run: some take hours.
 """
 
 import base64
@@ -9,12 +10,15 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import tempfile
+import tomllib
 import traceback
 
 from sphinx.errors import SphinxError
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+OTHER = re.compile(r"^```(sh|toml)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 
 
 class BlockFailed(SphinxError):
@@ -60,7 +64,34 @@ def run_blocks(text, page):
             os.chdir(here)
 
 
+def check_blocks(text, page):
+    for block in OTHER.finditer(text):
+        line = text.count("\n", 0, block.start(2)) + 1
+        try:
+            {"sh": check_commands, "toml": check_recipe}[block[1]](block[2])
+        except Exception as error:
+            raise BlockFailed(f"{page}.md, block at line {line}: {type(error).__name__}: {error}") from error
+
+
+def check_commands(block):
+    from unlazy.cli._shared import app
+
+    for words in (shlex.split(line, comments=True) for line in block.splitlines()):
+        if words and words[0] == "unlazy":
+            app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+def check_recipe(block):
+    import jax
+
+    from unlazy.lab import bring_to_life, parse
+
+    with jax.enable_x64(True):  # as the command line does
+        bring_to_life(parse(tomllib.loads(block)))
+
+
 def on_read(app, name, source):
+    check_blocks(source[0], name)
     if BLOCK.search(source[0]):
         source[0] = run_blocks(source[0], name)
 
