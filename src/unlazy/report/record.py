@@ -87,7 +87,9 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) ->
 def _made_by(results: Results) -> dict[str, str]:
     """Say what made the runs, which may have been stored long ago; of several, the first."""
     attributes = next(iter(results.values())).attrs
-    return {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
+    made_by = {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
+    methods = sorted({str(run.attrs["method"]) for run in results.values() if run.attrs.get("method")})
+    return made_by | ({"method": "; ".join(methods)} if methods else {})
 
 
 def _write(record: Record, folder: Path) -> None:
