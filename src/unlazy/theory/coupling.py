@@ -73,7 +73,9 @@ def movement(run: Trajectory) -> float:
 
 
 def fitted_exponent(x: np.ndarray, distances: np.ndarray) -> float:
-    """Slope of log D against log x, with D the root mean square over repetitions."""
+    """Slope of log D against log x, with D the root mean square over repetitions; NaN for one size alone."""
+    if len(x) < 2:
+        return float("nan")
     size = np.sqrt(np.mean(np.square(distances), axis=1))
     return float(np.polyfit(np.log(x), np.log(size), 1)[0])
 
