@@ -99,7 +99,8 @@ class Journey:
         for network, one in zip(networks, data, strict=True):
             _fit(settled, network, one, layout)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
-        batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
+        together = size < _VMAP_BYTES and not settled.alone()
+        batching: Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [networks, data, keys]
         network, raw, key = (group[0] if batching == "one" else _stack(group) for group in groups)
         prepared, features = _on(settled, network, raw, layout, batching)
