@@ -1,7 +1,8 @@
 """A Sphinx extension: runs the Python blocks of every page while it is built, and shows what they print and draw.
 
 One page is one conversation, as in the tests: later blocks use the names of earlier ones. A block that fails ends the
-build. A Matplotlib figure called ``figure`` that a block has made is shown below it.
+build. A Matplotlib figure called ``figure`` that a block has made is shown below it. Recipes (TOML) are brought to
+life, and commands of unlazy (sh) are read as the command line reads them, but not run: some take hours.
 """
 
 import base64
@@ -9,9 +10,21 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import tempfile
+import tomllib
+import traceback
+
+from sphinx.errors import SphinxError
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+OTHER = re.compile(r"^```(sh|toml)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+
+
+class BlockFailed(SphinxError):
+    """Ends the build with the page, the line and what went wrong, in place of a trace through Sphinx."""
+
+    category = "A code block failed"
 
 
 def run_blocks(text, page):
@@ -20,8 +33,14 @@ def run_blocks(text, page):
     def run(block):
         nonlocal shown
         said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            exec(compile(block[1], page, "exec"), names)
+        line = text.count("\n", 0, block.start(1)) + 1
+        try:
+            with contextlib.redirect_stdout(said):
+                exec(compile("\n" * (line - 1) + block[1], f"{page}.md", "exec"), names)
+        except (Exception, SystemExit) as error:
+            inside = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == f"{page}.md"]
+            line = inside[0] if inside else getattr(error, "lineno", line)  # a mistake in spelling has no trace
+            raise BlockFailed(f"{page}.md, line {line}: {type(error).__name__}: {error}") from error
         parts = [block[0]]
         if said.getvalue().strip():
             fence = "`" * (3 + max(map(len, re.findall("`+", said.getvalue())), default=0))
@@ -45,7 +64,34 @@ def run_blocks(text, page):
             os.chdir(here)
 
 
+def check_blocks(text, page):
+    for block in OTHER.finditer(text):
+        line = text.count("\n", 0, block.start(2)) + 1
+        try:
+            {"sh": check_commands, "toml": check_recipe}[block[1]](block[2])
+        except Exception as error:
+            raise BlockFailed(f"{page}.md, block at line {line}: {type(error).__name__}: {error}") from error
+
+
+def check_commands(block):
+    from unlazy.cli._shared import app
+
+    for words in (shlex.split(line, comments=True) for line in block.splitlines()):
+        if words and words[0] == "unlazy":
+            app.parse_args(words[1:], exit_on_error=False, print_error=False)
+
+
+def check_recipe(block):
+    import jax
+
+    from unlazy.lab import bring_to_life, parse
+
+    with jax.enable_x64(True):  # as the command line does
+        bring_to_life(parse(tomllib.loads(block)))
+
+
 def on_read(app, name, source):
+    check_blocks(source[0], name)
     if BLOCK.search(source[0]):
         source[0] = run_blocks(source[0], name)
 

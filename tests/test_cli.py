@@ -370,6 +370,32 @@ def test_a_recipe_is_certified(call, recipe, tmp_path):
     assert {row["theorem"]: row["verdict"] for row in one.findings} == {"chen2022/eq-15": "HOLDS"} | rows
 
 
+@pytest.mark.parametrize(
+    "arguments", [("demo", "--report", "."), ("figure", "chen2022/fig1", "--to", "file/x")], ids=["demo", "figure"]
+)
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_run(call, tmp_path, arguments):
+    (tmp_path / "file").write_text("")
+    status, _, err = call(*arguments)
+    assert status == 2
+    assert "cannot be written" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_was_run_can_be_certified_by_its_record(call, tmp_path, monkeypatch):
+    """A panel's record holds its recipes; what theorems say of them then stands beside its claims in the report."""
+    shrink(monkeypatch, flow={"kind": "descent", "rate": 0.1})
+    assert call("reproduce", "chen2022/fig1")[0] in (0, 1)
+    status, out, err = call("certify", "runs/panels/chen2022-fig1-quick.json", "--theorem", "chen2022/eq-15", "--json")
+    assert (status, err) == (0, "")
+    assert {row["run"] for row in strict_json(out)} == {f"m={m} n={n}" for m in (4, 8) for n in (20, 40)}
+    status, out, _ = call("certify", next((tmp_path / "runs").glob("*.nc")), "--theorem", "chen2022/eq-15")
+    assert (status, out.splitlines()[-1]) == (0, "1 HOLDS.")
+    call("report")
+    shown = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "4 HOLDS" in shown
+    assert "not asked" not in shown
+
+
 def test_one_theorem_is_asked_and_says_why(call, recipe):
     status, out, err = call("certify", recipe, "--theorem", "chen2022/lemma-1", "--json")
     (answer,) = strict_json(out)
@@ -466,6 +492,7 @@ WRONG = {
         ["certify", "tiny.toml", "--theorem", "chen2022/theorem-9"],
         "There is no theorem or paper called 'chen2022/theorem-9'. Did you mean 'chen2022/theorem-",
     ),
+    "certify a broken record": (["certify", "broken/panels/x.json"], "is not a whole record"),
     "certify by no theorem": (["certify", "tiny.toml", "--theorem"], "--theorem"),
     "report on nothing": (["report"], "There are no results at 'runs'"),
     "report on an empty folder": (["report", "empty"], "There is nothing to report in 'empty'"),

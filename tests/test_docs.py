@@ -2,11 +2,13 @@
 
 import importlib.util
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from unlazy import cli
 from unlazy.lab import bring_to_life, parse, read
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +33,14 @@ def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypat
     exec(compile(block, "README", "exec"), {"__name__": "__docs__"})
     moved = [float(found) for found in re.findall(r"moved by ([0-9]+[.][0-9]+)", capsys.readouterr().out)]
     assert moved[0] > 2 * moved[1]  # the mean-field network learns features, the NTK one is lazy
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
+def test_commands_are_as_the_command_line_reads_them(page):
+    for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
+        words = shlex.split(line, comments=True)
+        if words and words[0] == "unlazy":
+            cli.app.parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)

@@ -1,10 +1,12 @@
 """Films: which runs are shown, that frames are what probes saw, and that the last one is drawn into the page."""
 
 import base64
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from made_up import filmed, stored_run
 from unlazy.lab import read_run
@@ -58,6 +60,31 @@ def test_channels_are_lines_of_their_own(run):
     (film,) = reels({"a": run}, 13)[2].films
     assert [track.colour for track in film.tracks] == list(range(7))
     assert "the first 7 of 9" in film.title
+
+
+def test_what_the_papers_panels_keep_is_filmed(tmp_path):
+    """zhou2023 keeps the weights, of which cosines are shown; ren2023 the second layer and f along rays."""
+    angles = np.linspace(0, 3, 100) * np.array([1.0, 0.5, 0.0])[:, None]  # at the end all have one direction
+    signs = np.where(np.arange(100) % 2, 1.0, -1.0)[:, None]
+    weights = signs * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    variables = {
+        "input-weights.conv1-kernels": weights[None],
+        "second-layer.neurons": np.ones((1, 3, 4, 2)),
+        "second-layer.weight": np.ones((1, 3)),
+        **{f"radial-profile.{name}": np.ones((1, 3, 9)) for name in ("radius", "mean", "limit", "largest")},
+    }
+    probes = [{"kind": "input-weights", "layers": ["conv1-kernels"]}, "second-layer", "radial-profile"]
+    run = read_run(stored_run(tmp_path, probes=probes, variables=variables))
+    cosines, neurons, rays = reels({"a": run}, 13)
+    assert [len(reel.films) for reel in (cosines, neurons, rays)] == [1, 1, 1]
+    assert len(rays.films[0].tracks) == 2
+    pictures = [np.asarray(Image.open(io.BytesIO(base64.b64decode(one)))) for one in cosines.films[0].tracks[0].frames]
+    assert pictures[0].shape == (64, 64)
+    block = pictures[-1] // 16  # below or above zero: two groups, each of one sign, after ordering
+    assert np.all(block[:32, :32] == 1)
+    assert np.all(block[32:, 32:] == 1)
+    assert np.all(block[:32, 32:] == 0)
+    assert len(np.unique(pictures[0])) > 10
 
 
 def test_few_frames_are_spread_over_the_run(tmp_path):

@@ -1,5 +1,7 @@
 """The distance of finite networks to their mean-field limit falls as theory says, in width and in step."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,12 +9,21 @@ import pytest
 
 from close import close
 from unlazy._errors import UserError
-from unlazy.activations import Tanh
+from unlazy.activations import Relu, Tanh
 from unlazy.data import Dataset
-from unlazy.flows import Descent
-from unlazy.networks import MeanFieldStack, Normal, Uniform
+from unlazy.flows import Descent, RungeKutta
+from unlazy.networks import Constant, MeanFieldStack, Normal, Uniform
 from unlazy.probes import TrainedNeurons
-from unlazy.theory.coupling import against_step, against_width, distance, fitted_exponent
+from unlazy.theory.coupling import (
+    Coefficients,
+    against_first_width,
+    against_step,
+    against_width,
+    distance,
+    draw_first,
+    fitted_exponent,
+    movement,
+)
 
 TIMES = [1.0, 2.0]
 
@@ -46,6 +57,50 @@ def test_the_exponent_in_width_is_minus_one_half():
     assert study.distances.shape == (5, 16)
     assert np.all(study.distances > 0)
     assert abs(study.exponent + 0.5) < 0.16
+
+
+def infinite(width=32):
+    return MeanFieldStack(
+        (math.inf, width),
+        1,
+        ranks=2,
+        train="a",
+        features=(Normal(), Normal(0.5)),
+        activation=(Relu(), Tanh()),
+        amplitude=(Constant((1.0, -1.0)), Uniform(1.0, mean=1.0)),
+        key=jax.random.key(0),
+    )
+
+
+def test_the_exponent_against_an_infinite_first_block_is_minus_one_half():
+    """12 repetitions know each root mean square to 20 %, and the slope over a factor of 16 to 0.1; two of those."""
+    flow = RungeKutta(rtol=1e-5, atol=1e-7)
+    study = against_first_width(infinite(), dataset(3), [64, 1024], [0.5, 1.0], flow, repetitions=12)
+    assert study.distances.shape == (2, 12)
+    assert abs(study.exponent + 0.5) < 0.2
+
+
+def test_neurons_of_an_infinite_block_are_coupled_to_its_law():
+    """With 50,000 neurons the drawn network is the limit to within a few of 50,000^-1/2 = 0.0045, neuron by neuron."""
+    flow = RungeKutta(rtol=1e-6, atol=1e-8)
+    study = against_first_width(infinite(4), dataset(2), [50_000], [1.0], flow)
+    assert 0 < study.distances[0, 0] < 0.02
+    assert np.isnan(study.exponent)  # one size has none
+    drawn = draw_first(infinite(), 50, key=jax.random.key(1))
+    close(drawn.blocks[0].a, np.tile([1.0, -1.0], (50, 1)))
+    with pytest.raises(UserError, match="first block of infinite width"):
+        draw_first(stack(8), 4, key=jax.random.key(1))
+    with pytest.raises(UserError, match="Gram coordinates"):
+        Descent(rate=0.1, coordinates="weights")(stack(8), DATA, [0.1], [Coefficients()])
+
+
+def test_runs_without_neurons_cannot_be_compared():
+    run = Descent(rate=0.5)(stack(8), DATA, [0.0, 0.5])
+    with pytest.raises(UserError, match="TrainedNeurons"):
+        distance(run, run)
+    seen = Descent(rate=0.5)(stack(8), DATA, [0.0, 0.5], [TrainedNeurons()])
+    rows = seen.seen["trained-neurons"]
+    assert movement(seen) == max(float(np.abs(part[1] - part[0]).max()) for part in rows.values()) > 0
 
 
 def test_the_exponent_in_step_is_one_with_all_samples():

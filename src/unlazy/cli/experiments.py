@@ -26,8 +26,10 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
     begin()
     from unlazy.papers import panels
     from unlazy.report import gather, reproduce, write_report
+    from unlazy.report.html import find_place
     from unlazy.report.terminal import print_records
 
+    find_place(report, "--report")
     with in_lab(out, fresh=False) as lab:
         done = [reproduce(panel, "quick", lab) for panel in panels().values() if panel.demo]
     write_report(gather([out], only={(record.panel, record.scale) for record in done}), report)
@@ -158,7 +160,8 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
     Parameters
     ----------
     recipe
-        The file; `examples/` holds some to start from.
+        The file (.toml; `examples/` holds some), or what was made of recipes: a stored run (.nc) or the record of a
+        panel (.json), whose recipes are then certified one by one.
     theorem
         One theorem such as `chen2022/theorem-1`, or a paper such as `chen2022`; all of them if left out.
     out
@@ -168,17 +171,21 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
     """
     must_exist(recipe)
     from unlazy.lab import certify as ask
-    from unlazy.lab import keep, read
+    from unlazy.lab import keep
+    from unlazy.report import recipes
     from unlazy.report.terminal import print_certificates, telling
     from unlazy.theory import Verdict, choose
 
-    wanted, asked = read(recipe), choose(theorem)
+    wanted, asked = recipes(recipe), choose(theorem)
     begin()
+    found = {}
     with telling(screen) as tell:
-        found = ask(wanted, asked, tell)
-    keep(out, wanted, found)
+        for label, one in wanted.items():
+            found[label] = ask(one, asked, tell)
+            keep(out, one, found[label])
     print_certificates(found, json)
-    return CLAIM_FAILED if any(one.finding.verdict is Verdict.FAILS for one in found) else OK
+    failed = any(one.finding.verdict is Verdict.FAILS for some in found.values() for one in some)
+    return CLAIM_FAILED if failed else OK
 
 
 @app.command

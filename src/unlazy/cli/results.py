@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from unlazy.cli._shared import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
 
 Format = Literal["svg", "pdf", "csv"]
-Remote = Annotated[bool, Parameter(negative="")]
+Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @app.command
@@ -44,7 +44,11 @@ def figure(
     *,
     scale: Literal["quick", "paper"] = "quick",
     style: Literal["screen", "paper"] = "screen",
-    form: Annotated[tuple[Format, ...], Parameter(name="--format")] = ("svg", "pdf", "csv"),
+    form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = (
+        "svg",
+        "pdf",
+        "csv",
+    ),
     to: Path = Path("figures"),
     out: Out = Path("runs"),
     json: Json = False,
@@ -69,12 +73,14 @@ def figure(
         Print JSON instead of names of files.
     """
     begin()
+    from unlazy.lab.store import writable
     from unlazy.papers import choose
     from unlazy.report import export, stem
 
-    written = []
+    chosen, written = choose(panel), []
+    writable(to, "Figures", "--to")
     with in_lab(out, fresh=False) as lab:
-        for one in choose(panel):
+        for one in chosen:
             written += export(one, one.run(scale, lab), to / stem(one.key, scale), form, style)
     print(json_format.dumps([str(path) for path in written]) if json else "\n".join(map(str, written)))
     return OK

@@ -96,6 +96,10 @@ class Stepper(Flow):
     def check(self, network: Network, data: Dataset) -> None:
         """Refuse settings that cannot work, in one sentence, before any time is spent."""
 
+    def alone(self) -> bool:
+        """Whether several runs must take turns, as some of its work is done now and then, at each run's own time."""
+        return False
+
     def layout(self, network: Network, data: Dataset, runs: int = 1) -> Layout:
         """Say how neurons are gone through; where everything fits, all at once."""
         return Layout()

@@ -39,6 +39,9 @@ Probes = Sequence[Observe] | Mapping[str, Observe]
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
+# Runs that take turns bring their data along in each slice. Where that takes long, slices are longer, up to a limit, or
+# little else would be done.
+_LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
 
@@ -96,7 +99,8 @@ class Journey:
         for network, one in zip(networks, data, strict=True):
             _fit(settled, network, one, layout)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(divide(networks[0])[0]))
-        batching: Batching = "one" if len(networks) == 1 else "vmap" if size < _VMAP_BYTES else "map"
+        together = size < _VMAP_BYTES and not settled.alone()
+        batching: Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [networks, data, keys]
         network, raw, key = (group[0] if batching == "one" else _stack(group) for group in groups)
         prepared, features = _on(settled, network, raw, layout, batching)
@@ -107,7 +111,7 @@ class Journey:
     def go(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Journey:
         """Travel to the last time asked for; Ctrl-C stops between two slices and loses nothing."""
         begun = saved = time.perf_counter()
-        already, budget, fresh = self.seconds, 1, True
+        already, budget, fresh, aim = self.seconds, 1, True, _SLICE_SECONDS
         self.interrupted = False
         with bar(progress) as report, self._lapack():
             try:
@@ -118,7 +122,9 @@ class Journey:
                         self._advance(budget)
                         took, self.seconds = time.perf_counter() - before, already + time.perf_counter() - begun
                         if not fresh:  # the first slice compiles, and says nothing about speed
-                            budget = int(np.clip(budget * _SLICE_SECONDS / max(took, 1e-6), 1, min(4 * budget, 2**24)))
+                            if budget == 1 and self.batching == "map":
+                                aim = float(np.clip(10 * took, _SLICE_SECONDS, _LONGEST_SLICE))
+                            budget = int(np.clip(budget * aim / max(took, 1e-6), 1, min(4 * budget, 2**24)))
                         fresh = False
                         away = min(1.0, float(np.max(self.state.left)) / max(amount, 1e-300))
                         report((len(self.looks) + 1 - away) / len(self.asked), self.place.target)

@@ -91,6 +91,10 @@ class Descent(Coordinated):
         """Minibatches do, and clipping goes through samples one by one."""
         return self.batch is not None or self.clip_sample is not None
 
+    def alone(self) -> bool:
+        """Minibatches are shuffled once an epoch; side by side all runs would be shuffled anew at each step."""
+        return self.batch is not None and self.source is None
+
     def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
         """Do the frozen work once, but nothing in advance for samples that are not there yet."""
         return super().prepare(network, data, layout) if self.source is None else (network, data)

@@ -50,15 +50,7 @@ class Store:
 
     def prepare(self) -> None:
         """Make the folder, and find out now rather than after hours that nothing can be written there."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / f".writable-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise UserError(
-                f"Results cannot be written to '{self.folder}' ({reason(error)}): choose another --out."
-            ) from None
+        writable(self.folder, "Results", "--out")
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
         """Give the stored result of ``recipe``, or None if there is none."""
@@ -76,6 +68,18 @@ class Store:
             raise UserError(f"The result cannot be written to '{path}' ({reason(error)}): free some space.") from None
         self.checkpoint(recipe).unlink(missing_ok=True)
         return path
+
+
+def writable(folder: Path, what: str, option: str) -> None:
+    """Make a folder, and find out now rather than after hours that nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".writable-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        where = f"{what} cannot be written to '{folder}'"
+        raise UserError(f"{where} ({reason(error)}): choose another {option}.") from None
 
 
 @contextlib.contextmanager

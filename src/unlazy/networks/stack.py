@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._errors import UserError
 from unlazy._memory import total
 from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree, Scalar
-from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
+from unlazy.activations import Activation, Relu
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel
@@ -23,7 +23,8 @@ from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
 from unlazy.networks._gram_block import GramBlock, gram_block
 from unlazy.networks._plan import Plan, checked_ranks, each_of
 from unlazy.networks._spherical import SphericalLimit, sampled
-from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
+from unlazy.networks._turned import Turned, turned
+from unlazy.networks.laws import Constant, Law, Normal, Uniform
 
 Parameterisation = Literal["mean-field", "standard"]
 Many = list[Float[Array, "..."]]  # an array for each block
@@ -125,7 +126,7 @@ class MeanFieldStack(Network):
                 "x[None] for one sample."
             )
         first = self.blocks[0]
-        known = isinstance(first, Block | Limit) or (isinstance(first, SphericalLimit) and x.shape[1] != 1)
+        known = isinstance(first, Block | Turned | Limit) or (isinstance(first, SphericalLimit) and x.shape[1] != 1)
         if known and x.shape[1] != self.inputs:
             raise UserError(f"This network was made for {self.inputs} inputs but was given {x.shape[1]}.")
         return x.T
@@ -200,11 +201,20 @@ class MeanFieldStack(Network):
         return any(
             bool(block.activation.kinks) and (level > 0 or not block.fixed)
             for level, block in enumerate(self.blocks)
-            if isinstance(block, Block)
+            if isinstance(block, Block | Turned)
         )
 
     def on(self, data: Dataset) -> tuple[Network, Dataset]:
-        """Make the features of a frozen first block once, where that pays; make an infinite one exact on the data."""
+        """Make the features of a frozen first block once, where that pays; make an infinite one exact on the data.
+
+        Neurons then stand along the last axis, where steps are fastest.
+        """
+        network, data = self._featured(data)
+        if self.clip is not None:
+            return network, data
+        return altered(network, blocks=tuple(turned(block) for block in network.blocks)), data
+
+    def _featured(self, data: Dataset) -> tuple[MeanFieldStack, Dataset]:
         first = self.blocks[0]
         if isinstance(first, SphericalLimit):
             return self, _through(data, lambda x: first.radii(self._enter(x))[:, None])
@@ -224,7 +234,7 @@ class MeanFieldStack(Network):
         first = self.blocks[0]
         if isinstance(first, Limit):
             return math.inf
-        if isinstance(first, Block) and first.fixed and first.a is not None and first.train:
+        if isinstance(first, Block | Turned) and first.fixed and first.a is not None and first.train:
             return first.width
         return None
 
@@ -237,16 +247,22 @@ class MeanFieldStack(Network):
         return self._with(block), seen
 
     def off(self) -> Network:
-        """Put the first block back on raw inputs."""
+        """Put the first block back on raw inputs, and neurons first."""
         first = self.blocks[0]
-        return self._with(first.raw()) if isinstance(first, Fixed | GramBlock) else self
+        return (self._with(first.raw()) if isinstance(first, Fixed | GramBlock) else self)._upright()
+
+    def _upright(self) -> MeanFieldStack:
+        """With neurons along the first axis of their arrays, as they are drawn."""
+        if not any(isinstance(block, Turned) for block in self.blocks):
+            return self
+        return altered(self, blocks=tuple(block.raw() if isinstance(block, Turned) else block for block in self.blocks))
 
     def _with(self, first: Layer) -> MeanFieldStack:
         return altered(self, blocks=(first, *self.blocks[1:]))
 
     def preactivations(self, x: Inputs, block: int) -> Float[Array, "n m"]:
         """h_j(x) = w_j·f^(l-1)(x) + b_j of block l = 1, 2, ..., where it has neurons."""
-        there = self.blocks[block - 1]
+        there = self._upright().blocks[block - 1]
         if not isinstance(there, Block):
             raise UserError(f"Block {block} is not kept as neurons here, so it has no pre-activations: take another.")
         return there.hidden(self._path(x)[block - 1]).T
@@ -256,7 +272,7 @@ class MeanFieldStack(Network):
         fixed = self.gram_features() is not None
         return {
             name(level): block.hidden(z).T
-            for level, (block, z) in enumerate(zip(self.blocks, self._path(x)[:-1], strict=True))
+            for level, (block, z) in enumerate(zip(self._upright().blocks, self._path(x)[:-1], strict=True))
             if isinstance(block, Block) and not (level == 0 and fixed)
         }
 
@@ -273,6 +289,9 @@ class MeanFieldStack(Network):
 
     def permute(self, layer: str, order: Int[Array, " m"]) -> MeanFieldStack:
         """Reorder the neurons of a block, each with its A, w and b."""
+        upright = self._upright()
+        if upright is not self:
+            return upright.permute(layer, order)
         level = next((level for level in range(self.depth) if name(level) == layer), None)
         block = None if level is None else self.blocks[level]
         if level is None or not isinstance(block, Block):
@@ -343,38 +362,9 @@ class MeanFieldStack(Network):
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every parameterisation, law and way of training, one output and several, finite and infinite."""
-        keys = iter(jax.random.split(key, 16))
-        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
-        data = Dataset(x, y, x_test, y_test, name="example")
-        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
-        many = Dataset(jax.random.normal(next(keys), (6, 9)), y[:6], name="example with many inputs")
+        from unlazy.networks._stack_examples import examples
 
-        def one(widths: tuple[float, ...] = (8, 7), inputs: int = 3, **options: Any) -> MeanFieldStack:
-            return cls(widths, inputs, key=next(keys), **{"ranks": 2, "activation": Tanh(), **options})
-
-        slope = LeakyRelu(0.3)
-        learner: dict[str, Any] = {
-            "ranks": 1,
-            "train": ("w", "wb"),
-            "features": (Sphere(), Normal()),
-            "bias": (False, Constant(0.5)),
-            "amplitude": (Tied(), Constant(1.0)),
-            "activation": Relu(),
-        }
-        return [
-            (one(), data),
-            (one((8, 7, 6), ranks=(2, 2), train=("ac", "wa", "bc"), activation=(Tanh(), Sigmoid(), slope)), data),
-            (one((8, 7, 6), train="wabc", skip=True, parameterisation="standard"), data),
-            (
-                one((5, 6), ranks=5, outputs=3, amplitude=(Eye(), Uniform()), train="wbc", parameterisation="standard"),
-                several,
-            ),
-            (one(inputs=9, features=Grid(), outputs=None), many),
-            (one(**{**learner, "activation": Tanh()}), data),
-            (one((math.inf, 7), amplitude=(Normal(mean=(1.0, -0.5)), Normal())), data),
-            (one((math.inf, 7), **learner), data),
-            (one(**learner, clip=(0.1, 0.2, 0.3)), data),
-        ]
+        return [(cls(**options), data) for options, data in examples(key)]
 
 
 def name(level: int) -> str:

@@ -27,6 +27,7 @@ from unlazy.probes.condensation import (
     living,
     reduce,
 )
+from unlazy.probes.drive import ChannelDrive
 from unlazy.probes.features import FeaturePair
 from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kernel
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
@@ -46,6 +47,7 @@ __all__ = [
     "ActiveShare",
     "Alignment",
     "BackwardSignals",
+    "ChannelDrive",
     "ChannelSpectrum",
     "Channels",
     "ClipActivity",

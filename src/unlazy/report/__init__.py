@@ -4,6 +4,6 @@ from unlazy.report.citations import cite
 from unlazy.report.contents import Contents, gather
 from unlazy.report.figures import export
 from unlazy.report.html import write_report
-from unlazy.report.record import Record, records, reproduce, stem
+from unlazy.report.record import Record, recipes, records, reproduce, stem
 
-__all__ = ["Contents", "Record", "cite", "export", "gather", "records", "reproduce", "stem", "write_report"]
+__all__ = ["Contents", "Record", "cite", "export", "gather", "recipes", "records", "reproduce", "stem", "write_report"]

@@ -44,7 +44,8 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
         return [json.loads(run.attrs["recipe"])], {str(run.attrs.get("method", "")).partition(",")[0]}
     if path.suffix == ".json" and path.is_file():
         record = read_record(path)
-        return [json.loads(recipe) for recipe in record.recipes.values()], {record.paper}
+        methods = {one.partition(",")[0] for one in record.made_by.get("method", "").split("; ")}
+        return [json.loads(recipe) for recipe in record.recipes.values()], {record.paper} | methods
     if path.suffix == ".toml" and path.is_file():
         try:
             return [tomllib.loads(path.read_text(encoding="utf-8"))], set()

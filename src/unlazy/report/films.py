@@ -1,8 +1,8 @@
 """Films: what probes saw, frame by frame, where time is the point. A slider on the page moves through them.
 
-Which probes are filmed is a table here: features h_i at two inputs, the cosine matrix of a condensing layer, channel
-functions, and the neurons of a block. The last frame is drawn into the page; the others wait in it as short strings,
-which its script draws when the slider asks for them.
+Which probes are filmed is a table here: features h_i at two inputs, cosines between the weights of a condensing layer,
+channel functions, f along rays, and the neurons of a block or of the second layer. The last frame is drawn into the
+page; the others wait in it as short strings, which its script draws when the slider asks for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import xarray as xr
 
 WIDTH, HEIGHT = 240, 200  # of the drawing, in pixels
 _UNIT = 10  # coordinates are kept in tenths of a pixel
-_MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 96  # the palette has seven colours; more dots hide each other
+_MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 64  # the palette has seven colours; more dots hide each other
+_MOST_FILMS = 6  # under one slider
+_LEVELS = 32  # of a cosine: more are not told apart, and a picture of random ones would weigh five times as much
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def reels(runs: Mapping[str, xr.Dataset], frames: int) -> list[Reel]:
                 what, make = _FILMS[kind]
                 for film in make(run, name, options, shown, label):
                     found.setdefault((what, tuple(times[shown])), []).append(film)
-    return [Reel(what, list(times), films) for (what, times), films in found.items()]
+    kinds = list(dict.fromkeys(what for what, _ in found))  # of one kind together, whatever the runs' times
+    together = sorted(found.items(), key=lambda one: kinds.index(one[0][0]))
+    return [Reel(what, list(times), films[:_MOST_FILMS]) for (what, times), films in together]
 
 
 def _probes(run: xr.Dataset) -> Iterable[tuple[str, str, dict[str, Any]]]:
@@ -139,15 +143,48 @@ def _neurons(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndar
             yield _dots(title, "first trained entry of a neuron", "second", rows[..., 0], rows[..., 1])
 
 
+def _second_layer(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
+    rows = run[f"{name}.neurons"].values[0, shown, :_MOST_DOTS]
+    yield _dots(label, "w₂ of a neuron", "b₂", rows[..., 0], rows[..., 1])
+
+
+def _profile(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
+    radius, mean, limit = (run[f"{name}.{one}"].values[0, shown] for one in ("radius", "mean", "limit"))
+    x, y = _Scale(radius, WIDTH), _Scale(np.stack([mean, limit]), HEIGHT, flip=True)
+    tracks = []
+    for colour, values in ((1, mean), (2, limit)):
+        frames = [_packed(x(a), y(b)) for a, b in zip(radius, values, strict=True)]
+        tracks.append(Track("line", colour, frames, _path("line", x(radius[-1]), y(values[-1]))))
+    yield Film(f"{label}: f blue, f̃ orange", "|x|", "", x.ticks, y.ticks, tracks)
+
+
 def _cosines(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
     for variable in _of(run, name, 4):
         matrices = run[variable].values[0, shown]
-        count = matrices.shape[-1]
-        kept = np.unique(np.linspace(0, count - 1, min(count, _MOST_CELLS)).round().astype(int))
-        frames = [_png(matrix[np.ix_(kept, kept)]) for matrix in matrices]
-        track = Track("picture", 0, frames, f"data:image/png;base64,{frames[-1]}")
-        title = f"{label}, {variable.rpartition('.')[2]}: blue -1, white 0, red 1"
-        yield Film(title, f"{count} vectors, those of a direction together", "", [], [], [track])
+        kept = _some(matrices.shape[-1])
+        yield _heat(f"{label}, {variable.rpartition('.')[2]}", matrices.shape[-1], matrices[:, kept][:, :, kept])
+
+
+def _weights(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
+    """Cosines between the vectors that a probe kept, in the order of their part along the main direction at the end."""
+    for variable in _of(run, name, 4):
+        vectors = np.nan_to_num(run[variable].values[0, shown])
+        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(float).tiny)
+        order = np.argsort(np.linalg.svd(unit[-1], full_matrices=False)[0][:, 0])
+        some = unit[:, order[_some(len(order))]]
+        yield _heat(f"{label}, {variable.rpartition('.')[2]}", len(order), some @ np.swapaxes(some, 1, 2))
+
+
+def _some(count: int) -> np.ndarray:
+    """As many indices as a picture can show, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, _MOST_CELLS)).round().astype(int))
+
+
+def _heat(title: str, count: int, matrices: np.ndarray) -> Film:
+    frames = [_png(matrix) for matrix in matrices]
+    track = Track("picture", 0, frames, f"data:image/png;base64,{frames[-1]}")
+    words = f"{count} vectors, those of a direction together"
+    return Film(f"{title}: blue -1, white 0, red 1", words, "", [], [], [track])
 
 
 def _functions(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
@@ -175,6 +212,9 @@ def _of(run: xr.Dataset, name: str, axes: int) -> list[str]:
 _FILMS: dict[str, tuple[str, Callable[..., Iterable[Film]]]] = {
     "feature-pair": ("Features h_i at two inputs, a dot for each neuron", _features),
     "trained-neurons": ("Neurons of a block", _neurons),
+    "second-layer": ("Neurons of the second layer", _second_layer),
+    "radial-profile": ("f along rays", _profile),
+    "input-weights": ("Cosines between the weights of a layer", _weights),
     "cosine-matrix": ("Cosines between the weights of a layer", _cosines),
     "channels": ("Channel functions", _functions),
     "backward-signals": ("What is sent back to the channels", _functions),
@@ -232,9 +272,13 @@ def _path(kind: str, x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _png(matrix: np.ndarray) -> str:
-    from matplotlib.image import imsave
+    from matplotlib import colormaps
+    from PIL import Image
 
+    colours = (255 * colormaps["RdBu_r"](np.linspace(0, 1, _LEVELS))[:, :3]).round().astype(np.uint8)
+    levels = np.clip((np.nan_to_num(matrix) + 1) / 2 * (_LEVELS - 1), 0, _LEVELS - 1).round().astype(np.uint8)
+    picture = Image.fromarray(levels)
+    picture.putpalette(colours.tobytes())
     buffer = io.BytesIO()
-    unsigned: Any = {"Software": None}  # the version of Matplotlib is no part of a picture
-    imsave(buffer, np.asarray(matrix, float), cmap="RdBu_r", vmin=-1.0, vmax=1.0, format="png", metadata=unsigned)
+    picture.save(buffer, format="png", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()

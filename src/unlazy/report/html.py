@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unlazy._errors import UserError
-from unlazy.lab.store import reason, written_whole
+from unlazy.lab.store import reason, writable, written_whole
 from unlazy.papers import Claim
 from unlazy.report.contents import Contents, curves, seeds, toml
 from unlazy.report.films import HEIGHT, WIDTH, Reel, reels
@@ -60,6 +60,13 @@ class Article:
         """Whether nothing speaks against it: all claims hold, the run finished, and no theorem fails."""
         failed = any(one["verdict"] == "FAILS" for one in self.verdicts)
         return self.held == len(self.claims) and self.status in ("", "finished") and not failed
+
+
+def find_place(path: Path, option: str) -> None:
+    """Find out, before anything is computed, that a report cannot be written there."""
+    if path.is_dir():
+        raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
+    writable(path.parent, "The report", option)
 
 
 def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy.lab import Lab, provenance
+from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.lab.store import reason, written_whole
 from unlazy.papers import Claim, Panel, Results, Scale
 from unlazy.report.figures import describe, draw, encode
@@ -86,7 +87,9 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) ->
 def _made_by(results: Results) -> dict[str, str]:
     """Say what made the runs, which may have been stored long ago; of several, the first."""
     attributes = next(iter(results.values())).attrs
-    return {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
+    made_by = {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
+    methods = sorted({str(run.attrs["method"]) for run in results.values() if run.attrs.get("method")})
+    return made_by | ({"method": "; ".join(methods)} if methods else {})
 
 
 def _write(record: Record, folder: Path) -> None:
@@ -119,3 +122,18 @@ def read_record(path: Path) -> Record:
             f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
         ) from None
     return msgspec.structs.replace(record, figure=figure)
+
+
+def recipes(path: Path) -> dict[str, Recipe]:
+    """Give the recipes, by label, behind a stored run (.nc) or a panel's record (.json), or that of a file (.toml)."""
+    if path.suffix == ".nc":
+        texts = {path.name: str(read_run(path).attrs["recipe"])}
+    elif path.suffix == ".json":
+        texts = read_record(path).recipes
+    else:
+        recipe = read(path)
+        return {recipe.name: recipe}
+    try:
+        return {label: parse(json.loads(text), label) for label, text in texts.items()}
+    except json.JSONDecodeError:
+        raise UserError(f"'{path}' holds a recipe that cannot be read: delete it and run it again.") from None

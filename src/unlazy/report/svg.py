@@ -44,9 +44,10 @@ def harmless(svg: str, prefix: str, title: str) -> str | None:
     clean = _clean(root, prefix)
     width = clean.attrib.pop("width", "")
     clean.attrib.pop("height", None)
-    # A figure is at most as wide as it was drawn, and on a phone a wide one scrolls rather than shrinks to nothing.
+    # A figure is at most as wide as it was drawn, and scrolls where its letters would shrink too much to be read.
     points = float(number[0]) if (number := re.match(r"\d+(?:\.\d+)?", width)) else 460.0
-    clean.attrib |= {"role": "img", "style": f"width:100%;max-width:{points:.0f}pt;min-width:min({points:.0f}pt,34rem)"}
+    least = f"min({points:.0f}pt,max(34rem,{0.75 * points:.0f}pt))"
+    clean.attrib |= {"role": "img", "style": f"width:100%;max-width:{points:.0f}pt;min-width:{least}"}
     clean.attrib["aria-labelledby"] = f"{prefix}-title"
     name = ElementTree.Element("title", {"id": f"{prefix}-title"})
     name.text = title

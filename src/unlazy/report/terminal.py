@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from math import isfinite
@@ -177,17 +177,21 @@ def telling(screen: Console) -> Iterator[Told]:
         yield tell
 
 
-def print_certificates(found: Sequence[Certificate], as_json: bool) -> None:
-    """Print what theorems say of a run, seed by seed."""
+def print_certificates(found: Mapping[str, Sequence[Certificate]], as_json: bool) -> None:
+    """Print what theorems say of runs (by name), seed by seed."""
     if as_json:
-        print(json.dumps([one.summary() for one in found], indent=2, ensure_ascii=False))
+        rows = [{"run": name, **one.summary()} for name, certificates in found.items() for one in certificates]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
-    several = len({one.seed for one in found}) > 1
-    rows = []
-    for theorem, seed, finding in found:
-        mark = Text(finding.verdict.name, style=_STYLES[finding.verdict])
-        margin = "" if finding.margin is None else f"{finding.margin:.3g}"
-        rows.append([theorem.key, *([seed] if several else []), mark, margin, finding.why])
-    print_table(["theorem", *(["seed"] if several else []), "verdict", "margin", "why"], rows)
-    counts = Counter(one.finding.verdict for one in found)
+    for name, certificates in found.items():
+        if len(found) > 1:
+            Console().print(Text(name, style="bold"))
+        several = len({one.seed for one in certificates}) > 1
+        rows = []
+        for theorem, seed, finding in certificates:
+            mark = Text(finding.verdict.name, style=_STYLES[finding.verdict])
+            margin = "" if finding.margin is None else f"{finding.margin:.3g}"
+            rows.append([theorem.key, *([seed] if several else []), mark, margin, finding.why])
+        print_table(["theorem", *(["seed"] if several else []), "verdict", "margin", "why"], rows)
+    counts = Counter(one.finding.verdict for certificates in found.values() for one in certificates)
     print(", ".join(f"{counts[verdict]} {verdict.name}" for verdict in Verdict if counts[verdict]) + ".")

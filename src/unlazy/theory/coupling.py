@@ -1,9 +1,11 @@
 """How far a finite network is from its mean-field limit, against width and against step (aiad2026 Theorem 2.3).
 
 Networks of all widths are coupled: a narrow one is made of neurons of a wide one, which stands for the limit, so that
-single neurons can be compared. The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained
-parameter of any neuron that both have, at any of the times. Against a reference of width N sampling errors fall as
-√(1/n - 1/N), not as 1/√n.
+single neurons can be compared. The first block can be infinite itself: the path of any of its neurons is then known by
+eq. 14, w_1(t) = w_1(0) - Σ_p Γ_p(t) φ_1(x_p).
+
+The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained parameter of any neuron that both have,
+at any of the times. Against a reference of width N sampling errors fall as √(1/n - 1/N), not as 1/√n.
 """
 
 from __future__ import annotations
@@ -11,14 +13,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from unlazy._errors import UserError
+from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Descent, Flow, RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
-from unlazy.networks import MeanFieldStack
-from unlazy.probes import TrainedNeurons
+from unlazy.networks import Block, MeanFieldStack, Network, altered
+from unlazy.networks._block import Limit
+from unlazy.networks._gram_block import GramBlock
+from unlazy.probes import Probe, TrainedNeurons
+from unlazy.theory._base import through
 
 _NEURONS = "neurons"
 
@@ -38,7 +47,7 @@ def distance(run: Trajectory, reference: Trajectory, first: int = 0) -> float:
     """
     if len(run.times) != len(reference.times) or not np.allclose(run.times, reference.times, rtol=1e-9, atol=1e-12):
         raise UserError("Runs are compared at the same times, and these looked at different ones.")
-    here, there = run.seen[_NEURONS], reference.seen[_NEURONS]
+    here, there = neurons_of(run), neurons_of(reference)
     largest = 0.0
     for block, rows in here.items():
         part = there[block][:, first : first + rows.shape[1]]
@@ -50,8 +59,23 @@ def distance(run: Trajectory, reference: Trajectory, first: int = 0) -> float:
     return largest
 
 
+def neurons_of(run: Trajectory) -> dict[str, np.ndarray]:
+    """What is trained of each neuron, by block, at every look."""
+    seen = through(run, TrainedNeurons())
+    if seen is None:
+        raise UserError("Networks are compared neuron by neuron: add probes=[TrainedNeurons()].")
+    return {name: np.asarray(rows, float) for name, rows in seen.items()}
+
+
+def movement(run: Trajectory) -> float:
+    """The largest change of any trained parameter of any neuron since the first look: D_T to a network at rest."""
+    return max(float(np.max(np.abs(rows - rows[:1]))) for rows in neurons_of(run).values())
+
+
 def fitted_exponent(x: np.ndarray, distances: np.ndarray) -> float:
-    """Slope of log D against log x, with D the root mean square over repetitions."""
+    """Slope of log D against log x, with D the root mean square over repetitions; NaN for one size alone."""
+    if len(x) < 2:
+        return float("nan")
     size = np.sqrt(np.mean(np.square(distances), axis=1))
     return float(np.polyfit(np.log(x), np.log(size), 1)[0])
 
@@ -110,9 +134,77 @@ def against_step(
     return Study(sizes, distances, fitted_exponent(sizes, distances))
 
 
-def _runs(flow: Flow, networks: list[MeanFieldStack], data: Dataset, times: Sequence[float]) -> list[Trajectory]:
+class Coefficients(Probe):
+    """Γ of a first block in Gram coordinates: (channels, n)."""
+
+    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Array:
+        """Copy them."""
+        if not isinstance(now, MeanFieldStack) or not isinstance(now.blocks[0], GramBlock):
+            raise UserError('Coefficients are those of Gram coordinates: use coordinates = "gram".')
+        return now.blocks[0].coefficients
+
+
+def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldStack:
+    """The network with ``width`` first-block neurons drawn from the law of an infinite one; all else is kept.
+
+    Their amplitudes are the mean of the law: in the limit nothing else of it enters.
+    """
+    first = limit.blocks[0]
+    if not isinstance(first, Limit) or width < 1:
+        raise UserError("Neurons are drawn from a first block of infinite width, one or more: widths = [inf, 64].")
+    w_key, b_key = jax.random.split(key)
+    dtype = first.mean.dtype
+    w = first.weight_spread * jax.random.normal(w_key, (width, first.inputs), dtype)
+    b = first.bias_spread * jax.random.normal(b_key, (width,), dtype)
+    a = jnp.broadcast_to(first.mean, (width, first.mean.shape[0]))
+    block = Block(a, w, b, first.c, first.activation, first.train, True, False, False)
+    return altered(limit, blocks=(block, *limit.blocks[1:]))
+
+
+def against_first_width(
+    limit: MeanFieldStack,
+    data: Dataset,
+    widths: Sequence[int],
+    times: Sequence[float],
+    flow: RungeKutta | None = None,
+    repetitions: int = 1,
+) -> Study:
+    """Train networks drawn from one whose first block is infinite, and measure D_T to it; expect n^(-1/2).
+
+    Neurons of the first block are held against their own paths in the limit, those of later blocks against theirs. With
+    unbounded features D_T, a largest value, also grows with the reach of n draws, like √log n.
+    """
+    flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
+    (reference,) = _runs(altered(flow, coordinates="gram"), [limit], data, times, {"coefficients": Coefficients()})
+    gamma = np.asarray(reference.seen["coefficients"], float)  # (times, D, n)
+    above = neurons_of(reference)
+    rows = []
+    for n in widths:
+        drawn = [draw_first(limit, n, key=jax.random.fold_in(jax.random.key(i), n)) for i in range(repetitions)]
+        row = []
+        for network, run in zip(drawn, _runs(altered(flow, coordinates="weights"), drawn, data, times), strict=True):
+            first = network.blocks[0]
+            assert isinstance(first, Block)
+            assert first.a is not None
+            features = np.asarray(first.column(data.x.T), float)  # (neurons, n)
+            paths = np.asarray(first.a, float)[None] - np.einsum("jp,tkp->tjk", features, gamma)
+            here = neurons_of(run)
+            off = [np.max(np.abs(values - above.get(name, paths))) for name, values in here.items()]
+            row.append(float(max(off)))
+        rows.append(row)
+    sizes, distances = np.asarray(widths, float), np.asarray(rows)
+    return Study(sizes, distances, fitted_exponent(sizes, distances))
+
+
+def _runs(
+    flow: Flow,
+    networks: list[MeanFieldStack],
+    data: Dataset,
+    times: Sequence[float],
+    more: dict[str, Probe] | None = None,
+) -> list[Trajectory]:
     """Train networks of one shape together, run i with key i."""
-    runs = flow.over_seeds(networks, data, times, {_NEURONS: TrainedNeurons()})
+    runs = flow.over_seeds(networks, data, times, {_NEURONS: TrainedNeurons(), **(more or {})})
     for run in runs:
         if not run.status.ok:
             raise UserError(f"A run of this study did not reach its end. {run.status.value}")

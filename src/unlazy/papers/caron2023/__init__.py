@@ -15,7 +15,7 @@ PAPER = {
     "title": "Over-parameterised shallow neural networks with asymmetrical node scaling: global convergence "
     "guarantees and feature learning",
     "authors": "François Caron, Fadhel Ayed, Paul Jung, Hoil Lee, Juho Lee, Hongseok Yang",
-    "venue": "arXiv 2023",
+    "venue": "Transactions on Machine Learning Research 2025 (arXiv 2023)",
 }
 
 fig1 = Simulated("fig1", released=False)

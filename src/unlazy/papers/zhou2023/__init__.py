@@ -27,7 +27,7 @@ PAPER = {
     "key": "zhou2023",
     "title": "Understanding the initial condensation of convolutional neural networks",
     "authors": "Zhangchen Zhou, Hanxu Zhou, Yuqing Li, Zhi-Qin John Xu",
-    "venue": "arXiv 2023",
+    "venue": "CSIAM Transactions on Applied Mathematics 2025 (arXiv 2023)",
 }
 
 _END: Shown = {scale: (one.steps[-1],) for scale, one in CLASSIFIER.items()}
