@@ -258,7 +258,7 @@ def predicted(frozen=1e-5, free=1e-6, full=1e-4, low_first=True, pair=(36.0, 12.
 
 def test_figure_7_holds_where_the_paper_is_right():
     assert verdicts(aiad2026.fig7, predicted()) == [True] * 4
-    harder = {"RF-LR, long (72, 24)": predicted(pair=(72.0, 24.0))["RF-LR (72, 24)"]}
+    harder = {"RF-LR (72, 24)": predicted(pair=(72.0, 24.0))["RF-LR (72, 24)"]}
     assert verdicts(aiad2026.fig7, predicted() | harder) == [True] * 5
     assert len(aiad2026.fig7.draw(predicted() | harder).axes) == 3
 

@@ -135,7 +135,7 @@ class Prediction(Panel):
         if s.long:
             found[_label(FROZEN + LATER, s.pair)] = lab.run(recipe(scale, FROZEN, seeds, long=True))
         if s.harder:
-            found[_label(FROZEN + LATER, s.harder[0])] = lab.run(recipe(scale, FROZEN, seeds, harder=True, long=True))
+            found[_label(FROZEN, s.harder[0])] = lab.run(recipe(scale, FROZEN, seeds, harder=True))
         return found
 
     def claims(self, results: Results) -> list[Claim]:
