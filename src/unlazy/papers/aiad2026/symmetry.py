@@ -200,8 +200,9 @@ def _shown_blocks(run: xr.Dataset) -> tuple[int, int]:
 
 
 def _defect(values: np.ndarray) -> float:
-    odd = (values - values[::-1]) / 2
-    return float(np.sum(odd**2) / max(np.sum(values**2), 1e-300))
+    whole = values.astype(float)  # a neuron that is never on has no energy, and no defect
+    odd = (whole - whole[::-1]) / 2
+    return float(np.sum(odd**2) / max(np.sum(whole**2), 1e-300))
 
 
 def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
