@@ -125,7 +125,7 @@ class LowAgainstFull(Panel):
         for bar in range(1, _HALVINGS + 1):
             axes.axvline(bar * flow["schedule"]["every"] / epoch, color="#C1121F", linewidth=1.0, alpha=0.6)
         axes.set_yscale("log")
-        axes.set_ylim(top=3 * float(some["train-loss"].values[:, 0].max()))  # what diverges leaves the figure
+        axes.set_ylim(top=3 * float(_errors(some)[:, 0].max()))  # what diverges leaves the figure
         axes.legend(fontsize=8)
         draw.named(axes, "epoch", f"aiad2026, cos(2πx), width {option(some, 'network', 'widths')[0]}: MSE")
         return figure

@@ -41,7 +41,7 @@ class _Sizes:
 
 
 _SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(256, 15, 500, 50, 4.0, 2000, 25, 4),
+    "quick": _Sizes(256, 15, 500, 50, 4.0, 4000, 25, 4),
     "paper": _Sizes(1024, 15, 5000, 160, 8.0, 10_000, 41, 4),
 }
 _RATE = 0.01
