@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
+import unlazy.papers
 from unlazy import cli
+from unlazy._catalogue import modules
 from unlazy.lab import bring_to_life, parse, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def papers():
+    return [module.PAPER for module in modules(unlazy.papers) if hasattr(module, "PAPER")]
 
 
 def blocks(page, language):
@@ -58,6 +64,14 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("paper", papers(), ids=lambda paper: paper["key"])
+def test_pages_name_the_authors_of_their_papers(paper):
+    surnames = [name.split()[-1] for name in paper["authors"].split(", ")]
+    page = (ROOT / "docs" / f"{paper['key']}.md").read_text(encoding="utf-8")
+    year = paper["key"][-4:]
+    assert f"{', '.join(surnames[:-1])} and {surnames[-1]} ({year})" in page
 
 
 def test_the_gallery_page_is_made_from_its_records():
