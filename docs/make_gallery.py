@@ -36,6 +36,9 @@ def _section(stem: str, record: dict[str, Any]) -> str:
     paper = record["panel"].partition("/")[0]
     seconds = record["seconds"]
     took = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
+    seeds = re.search(r"\(run with seeds = ([0-9]+)\)", record["settings"])
+    command = f"unlazy reproduce {record['panel']} --scale {record['scale']}"
+    command += f" --seeds {seeds[1]}" if seeds else ""
     rows = [
         f"| {_cell(claim['text'])} | {_cell(claim['measured'])} | {'holds' if claim['holds'] else 'does not hold'} |"
         for claim in record["claims"]
@@ -47,7 +50,7 @@ def _section(stem: str, record: dict[str, Any]) -> str:
             f"{record['settings']}. {record['caption']}\n",
             "| claim | measured | |\n|---|---|---|",
             *rows,
-            f"\n`unlazy reproduce {record['panel']} --scale {record['scale']}`: {took}.\n",
+            f"\n`{command}`: {took}.\n",
         ]
     )
 
