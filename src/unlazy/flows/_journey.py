@@ -39,8 +39,8 @@ Probes = Sequence[Observe] | Mapping[str, Observe]
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
-# Every slice copies the state, and the data too where runs take turns. Where a single step takes long, so does that: then
-# slices are longer, up to a limit. Of a step with 26 million weights that took 1.0 s alone, 0.7 s are left among eight.
+# Every slice copies the state, and the data too where runs take turns. Where a single step takes long, so does that:
+# then slices are longer, up to a limit. A step of 26 million weights took 1.0 s in a slice of its own, 0.7 s among eight.
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
