@@ -40,7 +40,7 @@ Probes = Sequence[Observe] | Mapping[str, Observe]
 _VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctrl-C and reports
 # Every slice copies the state, and the data too where runs take turns. Where a single step takes long, so does that:
-# then slices are longer, up to a limit. A step of 26 million weights took 1.0 s in a slice of its own, 0.7 s among eight.
+# then slices are longer, up to a limit. A step of 26 million weights took 1.0 s in a slice of its own, 0.7 s of eight.
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
