@@ -1,13 +1,18 @@
-"""Gives each test worker a core to itself, where there are several workers.
+"""Gives each test worker a core to itself, where there are several workers, and lets XLA compile in haste.
 
-Workers that all run threads on all cores wait for one another more than they work. Import this before anything that
-counts cores: JAX, NumPy.
+Workers that all run threads on all cores wait for one another more than they work, and most of their work is compiling:
+what a test compiles it runs once or twice. Import this before anything that counts cores or compiles: JAX, NumPy.
 """
 
 import os
+from importlib.metadata import version
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 if _worker and hasattr(os, "sched_setaffinity"):
     _cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
+
+# XLA aborts on flags that it does not know: only the release gets them that has been seen to take them.
+if "XLA_FLAGS" not in os.environ and version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
