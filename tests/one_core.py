@@ -1,10 +1,14 @@
-"""Gives each test worker a core to itself, where there are several workers, and lets XLA compile in haste.
+"""Gives each test worker a core to itself, where there are several workers, and lets XLA compile in haste and once.
 
 Workers that all run threads on all cores wait for one another more than they work, and most of their work is compiling:
-what a test compiles it runs once or twice. Import this before anything that counts cores or compiles: JAX, NumPy.
+what a test compiles it runs once or twice. Workers and the commands they start share what they compile, for as long as
+the tests run. Import this before anything that counts cores or compiles: JAX, NumPy.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
 from importlib.metadata import version
 
 _worker = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -16,3 +20,12 @@ if _worker and hasattr(os, "sched_setaffinity"):
 # XLA aborts on flags that it does not know: only the release gets them that has been seen to take them.
 if "XLA_FLAGS" not in os.environ and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=1"
+
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers find it set
+    _compiled = tempfile.mkdtemp(prefix="unlazy-tests-")
+    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
+    os.environ |= {
+        "JAX_COMPILATION_CACHE_DIR": _compiled,
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }

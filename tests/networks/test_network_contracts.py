@@ -20,20 +20,30 @@ EXAMPLES = [
 ]
 contract = pytest.mark.parametrize(("raw", "raw_data"), EXAMPLES)
 
+# Compiled as wholes, as flows do; op by op, compiling all the small pieces takes several times as long.
+outputs = eqx.filter_jit(lambda network, x: network(x))
+hidden = eqx.filter_jit(lambda network, x: network.hidden(x))
+tangent_kernel = eqx.filter_jit(lambda network, x, z: network.tangent_kernel(x, z))
+by_jacobians = eqx.filter_jit(jacobian_kernel)
+
 
 def brute_force_kernel(network, x, z):
     """J(x) R J(z)^T from full Jacobians, leaf by leaf: the definition."""
     trained, frozen = divide(network)
     rates = jax.tree.leaves(trained_rates(network))
 
+    @eqx.filter_jit
+    def full(points):
+        return jax.jacobian(lambda leaves: eqx.combine(leaves, frozen)(points).reshape(-1))(trained)
+
     def jacobians(points):
-        tree = jax.jacobian(lambda leaves: eqx.combine(leaves, frozen)(points).reshape(-1))(trained)
+        tree = full(points)
         return [np.asarray(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)]
 
     pairs = zip(rates, jacobians(x), jacobians(z), strict=True)
     kernel = sum(rate * left @ right.T for rate, left, right in pairs)
-    outputs = network(x).shape[1:]
-    return kernel.reshape(x.shape[0], *outputs, z.shape[0], *outputs)
+    each = outputs(network, x).shape[1:]
+    return kernel.reshape(x.shape[0], *each, z.shape[0], *each)
 
 
 def test_the_room_is_found():
@@ -44,20 +54,20 @@ def test_the_room_is_found():
 def test_preparing_changes_no_value(raw, raw_data):
     network, data = raw.on(raw_data)
     back = network.off()
-    close(back(raw_data.x), network(data.x), rel=1e-06, abs=1e-09)
+    close(outputs(back, raw_data.x), outputs(network, data.x), rel=1e-06, abs=1e-09)
     if raw_data.x_test is not None:
-        close(back(raw_data.x_test), network(data.x_test), rel=1e-06, abs=1e-09)
+        close(outputs(back, raw_data.x_test), outputs(network, data.x_test), rel=1e-06, abs=1e-09)
     again, twice = network.on(data)
-    close(again(twice.x), network(data.x), rel=1e-12)
-    assert network(data.x).shape == raw_data.y.shape
+    close(outputs(again, twice.x), outputs(network, data.x), rel=1e-12)
+    assert outputs(network, data.x).shape == raw_data.y.shape
 
 
 @contract
 def test_batch_is_loop(raw, raw_data):
     network, data = raw.on(raw_data)
-    loop = jnp.concatenate([network(data.x[i : i + 1]) for i in range(data.n)])
-    vmapped = jax.vmap(lambda x: network(x[None])[0])(data.x)
-    close(network(data.x), loop, rel=1e-12, abs=1e-14)
+    loop = jnp.concatenate([outputs(network, data.x[i : i + 1]) for i in range(data.n)])
+    vmapped = eqx.filter_jit(jax.vmap(lambda x: network(x[None])[0]))(data.x)
+    close(outputs(network, data.x), loop, rel=1e-12, abs=1e-14)
     close(vmapped, loop, rel=1e-12, abs=1e-14)
 
 
@@ -76,12 +86,12 @@ def test_rates_match_the_tree(raw, raw_data):
 @contract
 def test_permuting_neurons_changes_nothing(raw, raw_data):
     network, data = raw.on(raw_data)
-    for layer, h in network.hidden(data.x).items():
+    for layer, h in hidden(network, data.x).items():
         order = jnp.roll(jnp.arange(h.shape[1])[::-1], 2)
         permuted = network.permute(layer, order)
-        close(permuted(data.x), network(data.x), rel=1e-12, abs=1e-14)
-        close(permuted.hidden(data.x)[layer], h[:, order], rel=1e-12)
-        close(permuted.tangent_kernel(data.x, data.x), network.tangent_kernel(data.x, data.x), rel=1e-10, abs=1e-12)
+        close(outputs(permuted, data.x), outputs(network, data.x), rel=1e-12, abs=1e-14)
+        close(hidden(permuted, data.x)[layer], h[:, order], rel=1e-12)
+        close(tangent_kernel(permuted, data.x, data.x), tangent_kernel(network, data.x, data.x), rel=1e-10, abs=1e-12)
 
 
 @contract
@@ -89,9 +99,9 @@ def test_tangent_kernel_is_the_jacobians(raw, raw_data):
     network, data = raw.on(raw_data)
     other = data.x[:3] * 0.7
     exact = brute_force_kernel(network, data.x, other)
-    close(network.tangent_kernel(data.x, other), exact, rel=1e-09, abs=1e-11)
+    close(tangent_kernel(network, data.x, other), exact, rel=1e-09, abs=1e-11)
     for memory in (2.0**28, 1.0):  # everything at once, and one sample at a time
-        close(jacobian_kernel(network, data.x, other, memory), exact, rel=1e-09, abs=1e-11)
+        close(by_jacobians(network, data.x, other, memory), exact, rel=1e-09, abs=1e-11)
 
 
 @contract
@@ -108,9 +118,9 @@ def test_precision_is_kept(raw, raw_data):
     network, data = raw.on(raw_data)
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, network)
     x = data.x.astype(jnp.float32)
-    assert single(x).dtype == jnp.float32
-    assert single.tangent_kernel(x, x).dtype == jnp.float32
-    close(single(x), network(data.x), rel=0.001, abs=0.0001)
+    assert outputs(single, x).dtype == jnp.float32
+    assert tangent_kernel(single, x, x).dtype == jnp.float32
+    close(outputs(single, x), outputs(network, data.x), rel=0.001, abs=0.0001)
 
 
 @contract
@@ -118,7 +128,7 @@ def test_the_kernel_of_one_output_is_cut_out_of_the_whole(raw, raw_data):
     network, data = raw.on(raw_data)
     if data.outputs is None:
         return
-    whole = network.tangent_kernel(data.x, data.x)
+    whole = tangent_kernel(network, data.x, data.x)
     for output in range(data.outputs):
         close(network.output_kernel(data.x, data.x, output), whole[:, output, :, output], rel=1e-12, abs=1e-14)
 
@@ -132,19 +142,19 @@ def test_neurons_can_be_weighed_and_taken_away(raw, raw_data):
             network.importance()
         return
     weighed, answers = network.importance(), network.responses(data.x)
-    hidden = network.hidden(data.x)
-    assert set(weighed) == set(answers) == set(hidden)
+    inner = hidden(network, data.x)
+    assert set(weighed) == set(answers) == set(inner)
     for layer, importance in weighed.items():
-        m = hidden[layer].shape[1]
+        m = inner[layer].shape[1]
         assert importance.shape == (m,)
-        assert answers[layer].shape == hidden[layer].shape
+        assert answers[layer].shape == inner[layer].shape
         assert np.all(np.asarray(importance) >= 0)
         order = jnp.argsort(-importance)
         close(network.permute(layer, order).importance()[layer], importance[order], rel=1e-10, abs=1e-14)
         close(network.permute(layer, order).responses(data.x)[layer], answers[layer][:, order], rel=1e-10, abs=1e-14)
-        close(network.silenced(layer, jnp.ones(m))(data.x), network(data.x), rel=1e-12, abs=1e-14)
+        close(outputs(network.silenced(layer, jnp.ones(m)), data.x), outputs(network, data.x), rel=1e-12, abs=1e-14)
         nested = network.nested(data.x, layer, order, lambda f: f)
-        assert nested.shape == (m + 1, *network(data.x).shape)
+        assert nested.shape == (m + 1, *outputs(network, data.x).shape)
         for count in range(m + 1):
             kept = jnp.zeros(m).at[order[:count]].set(1.0)
-            close(nested[count], network.silenced(layer, kept)(data.x), rel=1e-10, abs=1e-12)
+            close(nested[count], outputs(network.silenced(layer, kept), data.x), rel=1e-10, abs=1e-12)

@@ -55,7 +55,8 @@ def gathered(vectors: np.ndarray, lines: int = 1, floor: float = 0.0) -> float:
 def in_words(seen: Seen) -> str:
     """Say what is seen in one line."""
     dead = "" if seen.alive == 1 else f", {seen.alive:.0%} of kernels alive"
-    return f"{seen.pairs:.1%} of pairs, {seen.lines:.3g} lines{dead}"
+    count = f"{seen.lines:.3g}"
+    return f"{seen.pairs:.1%} of pairs, {count} line{'' if count == '1' else 's'}{dead}"
 
 
 def condense(
