@@ -282,14 +282,15 @@ def mirrored(frozen=1e-3, free=1e-2, sharp=8.0, loss=1e-4):
         }
         variables = {
             "train-loss": [0.8, loss],
+            "channels.block-2": np.cos(np.outer(LINE, [1, 2, 3])),
             "channels.block-3": np.cos(np.outer(LINE, [1, 2, 3])),
-            "channels.block-4": np.cos(np.outer(LINE, [1, 2, 3])),
-            "preactivations": np.cos(np.outer(LINE, np.arange(16))),
+            "layer-4": np.cos(np.outer(LINE, np.arange(16))),
+            "layer-8": np.cos(np.outer(LINE, np.arange(16))),
         }
         for block in (1, 2, 3, 4, 5):
             variables[f"symmetry-defect.block-{block}"] = np.full((2, 3), defect)
             variables[f"spikes.sharpness.block-{block}"] = np.full((2, 3), sharpness)
-        return stored(variables, [0, 100], recipe, late=("channels", "preactivations"))
+        return stored(variables, [0, 100], recipe, late=("channels", "layer-4", "layer-8"))
 
     return {symmetry.FROZEN: run(frozen, sharp, True), symmetry.TRAINED: run(free, 4.0, False)}
 
@@ -461,8 +462,20 @@ def test_figure_7_runs_from_end_to_end(tmp_path, monkeypatch):
     assert len(complete(aiad2026.fig7, tmp_path)) == 5
 
 
+def test_the_layers_of_figures_8_and_9_are_the_linear_maps_of_the_blocks():
+    recipe = symmetry.recipe("paper", symmetry.FROZEN, 1)
+    first, *_, last = bring_to_life(recipe).networks[0].blocks
+    assert recipe.network["widths"] == [1024] * 9
+    assert [symmetry.block_of(layer) for layer in (0, 1, 5, 7, 8, 16, 17)] == [1, 1, 3, 4, 5, 9, 9]
+    # The start of the authors' code: N(0, 1/fan-in), and N(0, 1) for the one input; 20 and 1 entries a neuron.
+    assert np.std(first.w) == pytest.approx(1, rel=0.1)
+    assert np.std(last.w) == pytest.approx(20**-0.5, rel=0.03)
+    assert np.std(last.b) == pytest.approx(20**-0.5, rel=0.1)
+    assert np.std(first.a) == pytest.approx(1 / 32, rel=0.03)
+
+
 def test_figures_8_and_9_run_from_end_to_end(tmp_path, monkeypatch):
-    tiny = symmetry._Sizes(4, 16, 3, 2, (18.0, 6.0), 20, 10, 5, 2, 1, 2, 3, 1)
+    tiny = symmetry._Sizes(4, 16, 3, 2, (18.0, 6.0), 20, 10, 5, 2, 1, (1, 3, 2, 6), 1)
     monkeypatch.setattr(symmetry, "_SCALES", both(tiny))
     assert len(complete(aiad2026.fig8, tmp_path)) == 3
     complete(aiad2026.fig9, tmp_path)

@@ -27,13 +27,20 @@ Activation = str | dict[str, Any]
 
 
 def low_rank(
-    blocks: int, width: int, rank: int, frozen: bool = True, activation: Activation = "relu"
+    blocks: int, width: int, rank: int, frozen: bool = True, activation: Activation = "relu", normal: bool = False
 ) -> dict[str, Any]:
     """Low rank, with frozen random features (RF-LR) or with everything trained (LR only), in the usual start.
 
     The start, uniform in ±1/√fan-in without 1/n in front, is our choice: the paper's numerical section names none.
+    ``normal`` is that of the authors' public code (github.com/janisaiad/MMNN, experiments/table/mmnn_vs.py): N(0, 1/r)
+    for what leads into neurons, N(0, 1) in the first block, and N(0, 1/n) for what leads out of them.
     """
-    return {
+    start: dict[str, Any] = {}
+    if normal:
+        into = [1.0] + [rank**-0.5] * (blocks - 1)
+        out = {"kind": "normal", "spread": width**-0.5}
+        start = {"features": [{"kind": "normal", "spread": one} for one in into], "amplitude": out, "offset": out}
+    return start | {
         "kind": "mean-field-stack",
         "widths": [width] * blocks,
         "ranks": rank,
