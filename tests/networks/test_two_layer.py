@@ -131,10 +131,10 @@ def test_quadratic_kernel_never_builds_the_features(x):
 @pytest.mark.parametrize("activation", [Relu(), Tanh()])
 def test_infinite_kernel_is_the_limit_of_random_layers(key, x, depth, activation):
     limit = Infinite(depth).draw(D, activation, key=key).kernel(x, x)
-    draws = [RandomLayers((3000,) * depth).draw(D, activation, key=k).kernel(x, x) for k in jax.random.split(key, 12)]
+    draws = [RandomLayers((1000,) * depth).draw(D, activation, key=k).kernel(x, x) for k in jax.random.split(key, 12)]
     mean, error = np.mean(draws, axis=0), np.std(draws, axis=0) / math.sqrt(12)
     # Four standard errors, and a bias of order 1/D that composing a nonlinearity with a fluctuating kernel leaves.
-    assert np.all(np.abs(mean - limit) < 4 * error + 2 / 3000)
+    assert np.all(np.abs(mean - limit) < 4 * error + 2 / 1000)
 
 
 def test_infinite_network_is_exact_on_its_points(key, x):
