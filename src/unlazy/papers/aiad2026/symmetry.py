@@ -55,6 +55,7 @@ _SCALES: dict[Scale, _Sizes] = {
 }
 _NEURONS = 16  # of a layer of neurons the first so many are looked at, and the one of most energy is shown
 _LOOKS = 11
+_NOTHING = 0.9  # of the MSE at the start: a network that still has it has learnt nothing
 
 FROZEN, TRAINED, PRINTED = "frozen features", "no frozen features", "frozen features, r of Table 2"
 
@@ -251,9 +252,17 @@ def _more_even(results: Results) -> Claim:
         "random features than without: medians over channels and seeds, geometric mean over hidden blocks",
         paper="RF-LR maintains symmetry; asymmetry when RF is removed",
         measured=f"{_middle(frozen):.3g} against {_middle(free):.3g}; smaller in {int(np.sum(frozen < free))} of "
-        f"{len(blocks)} blocks and {int(np.sum(np.array(ratios) < 1))} of {plural(len(ratios))}; {each}",
+        f"{len(blocks)} blocks and {int(np.sum(np.array(ratios) < 1))} of {plural(len(ratios))}; {each}"
+        + _idle(results),
         holds=bool(_middle(frozen) < _middle(free)),
     )
+
+
+def _idle(results: Results) -> str:
+    """Name networks that have learnt nothing: what they give is nearly constant, and constants are even."""
+    ends = {name: np.median(results[name]["train-loss"].values[:, [0, -1]], axis=0) for name in (FROZEN, TRAINED)}
+    found = [f"{name} (MSE {end:.3g})" for name, (start, end) in ends.items() if end > _NOTHING * start]
+    return f"; has learnt nothing, and constants are even: {', '.join(found)}" if found else ""
 
 
 def _middle(values: np.ndarray) -> float:
