@@ -259,10 +259,10 @@ def _more_even(results: Results) -> Claim:
 
 
 def _idle(results: Results) -> str:
-    """Name networks that have learnt nothing: what they give is nearly constant, and constants are even."""
+    """Name networks that have learnt nothing: they are nearly constant, and constants are even and have no spikes."""
     ends = {name: np.median(results[name]["train-loss"].values[:, [0, -1]], axis=0) for name in (FROZEN, TRAINED)}
     found = [f"{name} (MSE {end:.3g})" for name, (start, end) in ends.items() if end > _NOTHING * start]
-    return f"; has learnt nothing, and constants are even: {', '.join(found)}" if found else ""
+    return f"; learnt nothing, and nearly constant (which is even, without spikes): {', '.join(found)}" if found else ""
 
 
 def _middle(values: np.ndarray) -> float:
@@ -285,7 +285,7 @@ def _sharper(results: Results) -> Claim:
         "and seeds of max f² / mean f² is larger",
         paper="(symmetric) with bigger spikes",
         measured=f"{np.median(frozen):.3g} (largest {frozen.max():.3g}) against {np.median(free):.3g} (largest "
-        f"{free.max():.3g})",
+        f"{free.max():.3g})" + _idle(results),
         holds=bool(np.median(frozen) > np.median(free)),
     )
 
