@@ -273,8 +273,8 @@ def test_figure_7_fails_where_it_is_not():
 # ---------------------------------------------------------------- figures 8 and 9
 
 
-def mirrored(frozen=1e-3, free=1e-2, sharp=8.0, loss=1e-4):
-    def run(defect, sharpness, frozen):
+def mirrored(frozen=1e-3, free=1e-2, sharp=8.0, loss=1e-4, lopsided=(0.1, 0.3)):
+    def run(defect, sharpness, frozen, odd):
         recipe = {
             "data": {"n": 100, "f1": 18.0, "f2": 6.0},
             "flow": adam(100, 10),
@@ -282,31 +282,42 @@ def mirrored(frozen=1e-3, free=1e-2, sharp=8.0, loss=1e-4):
         }
         variables = {
             "train-loss": [0.8, loss],
-            "channels.block-2": np.cos(np.outer(LINE, [1, 2, 3])),
-            "channels.block-3": np.cos(np.outer(LINE, [1, 2, 3])),
             "layer-4": np.cos(np.outer(LINE, np.arange(16))),
             "layer-8": np.cos(np.outer(LINE, np.arange(16))),
         }
         for block in (1, 2, 3, 4, 5):
+            # A large constant, which the eye does not see in a curve, makes every channel look even.
+            variables[f"channels.block-{block}"] = 9 + np.cos(np.outer(LINE, [1, 2, 3])) + odd * LINE[:, None]
             variables[f"symmetry-defect.block-{block}"] = np.full((2, 3), defect)
             variables[f"spikes.sharpness.block-{block}"] = np.full((2, 3), sharpness)
         return stored(variables, [0, 100], recipe, late=("channels", "layer-4", "layer-8"))
 
-    return {symmetry.FROZEN: run(frozen, sharp, True), symmetry.TRAINED: run(free, 4.0, False)}
+    return {
+        symmetry.FROZEN: run(frozen, sharp, True, lopsided[0]),
+        symmetry.TRAINED: run(free, 4.0, False, lopsided[1]),
+    }
 
 
 def test_figures_8_and_9_hold_where_the_paper_is_right():
-    assert verdicts(aiad2026.fig8, mirrored()) == [True] * 2
-    assert verdicts(aiad2026.fig9, mirrored()) == [True] * 2
+    assert verdicts(aiad2026.fig8, mirrored()) == [True] * 3
+    assert verdicts(aiad2026.fig9, mirrored()) == [True] * 3
     for panel in (aiad2026.fig8, aiad2026.fig9):
         assert len(panel.draw(mirrored()).axes) == 4
 
 
 def test_figures_8_and_9_fail_where_it_is_not():
     assert broken(aiad2026.fig8, mirrored(free=5e-4)) == {0}
-    assert broken(aiad2026.fig8, mirrored(loss=0.1)) == {1}
+    assert broken(aiad2026.fig8, mirrored(lopsided=(0.3, 0.1))) == {1}
+    assert broken(aiad2026.fig8, mirrored(loss=0.1)) == {2}
     assert broken(aiad2026.fig9, mirrored(frozen=0.1)) == {0}
-    assert broken(aiad2026.fig9, mirrored(sharp=3.0)) == {1}
+    assert broken(aiad2026.fig9, mirrored(sharp=3.0)) == {2}
+
+
+def test_what_varies_is_what_is_left_without_the_mean():
+    run = mirrored(lopsided=(0.5, 0.5))[symmetry.FROZEN]
+    even = np.cos(np.outer(LINE, [1, 2, 3]))
+    odd, varies = np.sum((0.5 * LINE) ** 2), np.sum((even - even.mean(axis=0)) ** 2, axis=0)
+    assert symmetry.shape_defects(run) == pytest.approx(np.full((2, 4), np.median(odd / (odd + varies))))
 
 
 def test_figures_8_and_9_say_which_network_has_learnt_nothing():

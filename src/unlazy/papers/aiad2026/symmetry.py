@@ -137,7 +137,8 @@ class _Symmetry(Panel):
         pictures = [_channel(run, early), second, _neuron(run, last)]
         for axis, (values, title) in zip(axes[:3], pictures, strict=True):
             draw.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
-            draw.named(axis, "x", f"{title}: defect {_defect(values):.2g}")
+            told = f"{title}\ndefect {_odd_share(values):.2g}, of what varies {_odd_share(values - values.mean()):.2g}"
+            draw.named(axis, "x", told)
         _by_block(axes[3], results, blocks_of(run))
         pair = (option(run, "data", "f1"), option(run, "data", "f2"))
         figure.suptitle(f"aiad2026, ({pair[0]:g}, {pair[1]:g}), {self.shown}", fontsize=10)
@@ -158,13 +159,13 @@ class Asymmetric(_Symmetry):
         return (
             "Channels of layers 5 and 7 and a neuron of layer 16 (3, 5 and 8 at quick scale), where all is trained. "
             "Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
-            f"a dot a seed. {_SETTING}."
+            f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
         )
 
     def claims(self, results: Results) -> list[Claim]:
         """Defects at equal rank."""
         check_finished(results)
-        return [_more_even(results), _fitted(results)]
+        return [_more_even(results), _evener_shapes(results), _fitted(results)]
 
 
 class Symmetric(_Symmetry):
@@ -181,13 +182,13 @@ class Symmetric(_Symmetry):
         return (
             "A channel of layer 5 and neurons of layers 8 and 16 (3, 4 and 8 at quick scale), with frozen random "
             "features. Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
-            f"a dot a seed. {_SETTING}."
+            f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
         )
 
     def claims(self, results: Results) -> list[Claim]:
         """Defects at equal rank, and spikes."""
         check_finished(results)
-        return [_more_even(results), _sharper(results)]
+        return [_more_even(results), _evener_shapes(results), _sharper(results)]
 
 
 def blocks_of(run: xr.Dataset) -> list[int]:
@@ -211,10 +212,15 @@ def _neuron(run: xr.Dataset, layer: int) -> tuple[np.ndarray, str]:
     return every[:, index], f"relu(H_{index + 1}), layer {layer}"
 
 
-def _defect(values: np.ndarray) -> float:
-    whole = values.astype(float)  # a neuron that is never on has no energy, and no defect
-    odd = (whole - whole[::-1]) / 2
-    return float(np.sum(odd**2) / max(np.sum(whole**2), 1e-300))
+def _odd_share(values: np.ndarray) -> float:
+    """Energy of the odd part over all; a neuron that is never on has no energy, and no defect."""
+    return float(_odd_shares(values[:, None])[0])
+
+
+def _odd_shares(values: np.ndarray) -> np.ndarray:
+    whole = values.astype(float)
+    odd = (whole - whole[..., ::-1, :]) / 2
+    return np.sum(odd**2, axis=-2) / np.maximum(np.sum(whole**2, axis=-2), 1e-300)
 
 
 def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
@@ -222,6 +228,12 @@ def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
     return np.stack(
         [np.median(run[f"symmetry-defect.block-{block}"].values[:, look], axis=1) for block in blocks_of(run)], axis=1
     )
+
+
+def shape_defects(run: xr.Dataset) -> np.ndarray:
+    """The same at the end, each channel's mean over the line taken off: of what varies."""
+    ends = [run[f"channels.block-{block}"].values.astype(float) for block in blocks_of(run)]
+    return np.stack([np.median(_odd_shares(one - one.mean(axis=1, keepdims=True)), axis=1) for one in ends], axis=1)
 
 
 def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
@@ -237,24 +249,43 @@ def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
 
 
 def _more_even(results: Results) -> Claim:
-    frozen, free = (np.median(defects(results[name]), axis=0) for name in (FROZEN, TRAINED))
     start = np.median(defects(results[FROZEN], 0), axis=0)
-    blocks = blocks_of(results[FROZEN])
-    each = "; ".join(
-        f"block {block}: {frozen[i]:.2g} against {free[i]:.2g} (from {start[i]:.2g})" for i, block in enumerate(blocks)
-    )
-    ratios = [
-        _middle(defects(results[FROZEN])[seed]) / _middle(defects(results[TRAINED])[seed])
-        for seed in range(_seeds(results))
-    ]
+    frozen, free = (defects(results[name]) for name in (FROZEN, TRAINED))
     return Claim(
         text="at equal rank the symmetry defect of channels (energy of the odd part over all) is smaller with frozen "
         "random features than without: medians over channels and seeds, geometric mean over hidden blocks",
         paper="RF-LR maintains symmetry; asymmetry when RF is removed",
-        measured=f"{_middle(frozen):.3g} against {_middle(free):.3g}; smaller in {int(np.sum(frozen < free))} of "
-        f"{len(blocks)} blocks and {int(np.sum(np.array(ratios) < 1))} of {plural(len(ratios))}; {each}"
-        + _idle(results),
-        holds=bool(_middle(frozen) < _middle(free)),
+        measured=_compared(frozen, free, [f" (from {one:.2g})" for one in start]) + _idle(results),
+        holds=_smaller(frozen, free),
+    )
+
+
+def _evener_shapes(results: Results) -> Claim:
+    frozen, free = (shape_defects(results[name]) for name in (FROZEN, TRAINED))
+    return Claim(
+        text="so is the defect of what varies, which is what a figure of curves shows: the odd part's share of the "
+        "energy once each channel's mean is taken off",
+        paper="RF-LR maintains symmetry; asymmetry when RF is removed",
+        measured=_compared(frozen, free, [""] * frozen.shape[1]) + _idle(results),
+        holds=_smaller(frozen, free),
+    )
+
+
+def _smaller(frozen: np.ndarray, free: np.ndarray) -> bool:
+    return bool(_middle(np.median(frozen, axis=0)) < _middle(np.median(free, axis=0)))
+
+
+def _compared(frozen: np.ndarray, free: np.ndarray, more: list[str]) -> str:
+    """Say how defects (seeds, blocks) of both compare."""
+    left, right = np.median(frozen, axis=0), np.median(free, axis=0)
+    seeds = [_middle(one) < _middle(other) for one, other in zip(frozen, free, strict=True)]
+    each = "; ".join(
+        f"block {block}: {one:.2g} against {other:.2g}{told}"
+        for block, (one, other, told) in enumerate(zip(left, right, more, strict=True), start=1)
+    )
+    return (
+        f"{_middle(left):.3g} against {_middle(right):.3g}; smaller in {int(np.sum(left < right))} of {left.size} "
+        f"blocks and {sum(seeds)} of {plural(len(seeds))}; {each}"
     )
 
 
@@ -268,10 +299,6 @@ def _idle(results: Results) -> str:
 def _middle(values: np.ndarray) -> float:
     """Geometric mean: defects of blocks differ by orders of magnitude."""
     return float(np.exp(np.mean(np.log(np.maximum(values, 1e-12)))))
-
-
-def _seeds(results: Results) -> int:
-    return min(results[name]["seed"].size for name in (FROZEN, TRAINED))
 
 
 def _sharper(results: Results) -> Claim:
