@@ -20,7 +20,9 @@ if _worker and hasattr(os, "sched_setaffinity"):
 # XLA aborts on flags that it does not know: only the release gets them that has been seen to take them.
 if "XLA_FLAGS" not in os.environ and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = (
-        "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+        "--xla_cpu_use_fusion_emitters=false "
+        "--xla_backend_optimization_level=0 "
+        "--xla_cpu_parallel_codegen_split_count=1"
     )
 
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers find it set
