@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import jax.numpy as jnp
 import numpy as np
 
 from unlazy.lab import Lab, Recipe
@@ -22,6 +23,7 @@ from unlazy.papers.aiad2026._settings import (
     spread,
     times_of,
 )
+from unlazy.probes.channels import odd_share
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,9 +118,9 @@ class _Symmetry(Panel):
 
     @property
     def scales(self) -> dict[Scale, str]:
-        """Layers, width, ranks, target, epochs and seeds."""
+        """Blocks, width, ranks, target, epochs and seeds."""
         return {
-            scale: f"{s.blocks} layers, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
+            scale: f"{s.blocks} blocks, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
             f"({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, {plural(s.seeds)}"
             for scale, s in _SCALES.items()
         }
@@ -137,7 +139,8 @@ class _Symmetry(Panel):
         pictures = [_channel(run, early), second, _neuron(run, last)]
         for axis, (values, title) in zip(axes[:3], pictures, strict=True):
             draw.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
-            told = f"{title}\ndefect {_odd_share(values):.2g}, of what varies {_odd_share(values - values.mean()):.2g}"
+            defect, shape = _odd_shares(np.stack([values, values - values.mean()], axis=1))
+            told = f"{title}\ndefect {defect:.2g}, of what varies {shape:.2g}"
             draw.named(axis, "x", told)
         _by_block(axes[3], results, blocks_of(run))
         pair = (option(run, "data", "f1"), option(run, "data", "f2"))
@@ -209,18 +212,13 @@ def _neuron(run: xr.Dataset, layer: int) -> tuple[np.ndarray, str]:
     """The neuron of most energy: some are never on."""
     every = np.maximum(run[f"layer-{layer}"].values[0], 0)
     index = int(np.argmax(np.sum(every**2, axis=0)))
-    return every[:, index], f"relu(H_{index + 1}), layer {layer}"
-
-
-def _odd_share(values: np.ndarray) -> float:
-    """Energy of the odd part over all; a neuron that is never on has no energy, and no defect."""
-    return float(_odd_shares(values[:, None])[0])
+    on = "" if every.any() else " (none is on)"
+    return every[:, index], f"relu(H_{index + 1}), layer {layer}{on}"
 
 
 def _odd_shares(values: np.ndarray) -> np.ndarray:
-    whole = values.astype(float)
-    odd = (whole - whole[..., ::-1, :]) / 2
-    return np.sum(odd**2, axis=-2) / np.maximum(np.sum(whole**2, axis=-2), 1e-300)
+    """The probe's measure, of functions given on the line: (points, functions)."""
+    return np.asarray(odd_share(jnp.asarray(values)))
 
 
 def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
@@ -232,8 +230,12 @@ def defects(run: xr.Dataset, look: int = -1) -> np.ndarray:
 
 def shape_defects(run: xr.Dataset) -> np.ndarray:
     """The same at the end, each channel's mean over the line taken off: of what varies."""
-    ends = [run[f"channels.block-{block}"].values.astype(float) for block in blocks_of(run)]
-    return np.stack([np.median(_odd_shares(one - one.mean(axis=1, keepdims=True)), axis=1) for one in ends], axis=1)
+    found = []
+    for block in blocks_of(run):
+        channels = run[f"channels.block-{block}"].values.astype(float)
+        varies = channels - channels.mean(axis=1, keepdims=True)
+        found.append([np.median(_odd_shares(seed)) for seed in varies])
+    return np.asarray(found).T
 
 
 def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
