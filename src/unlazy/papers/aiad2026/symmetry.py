@@ -212,7 +212,7 @@ def _neuron(run: xr.Dataset, layer: int) -> tuple[np.ndarray, str]:
     """The neuron of most energy: some are never on."""
     every = np.maximum(run[f"layer-{layer}"].values[0], 0)
     index = int(np.argmax(np.sum(every**2, axis=0)))
-    on = "" if every.any() else " (none is on)"
+    on = "" if every.any() else f" (none of {every.shape[1]} is on)"
     return every[:, index], f"relu(H_{index + 1}), layer {layer}{on}"
 
 
