@@ -35,7 +35,7 @@ from unlazy.data import sphere_sine
 from unlazy.flows import Journey
 from unlazy.losses import Squared
 from unlazy.networks import Scaling
-from unlazy.probes import KernelMatrix, TestLoss, TrainLoss, WeightMovement
+from unlazy.probes import KernelMatrix, Observation, TestLoss, TrainLoss, WeightMovement
 
 WIDTH, INPUTS, SAMPLES, END, SEEDS = 2000, 50, 100, 50_000, 5
 LOOKS = np.linspace(0.0, END, 51)
@@ -55,12 +55,12 @@ Made = TypeVar("Made")
 class Eigenvalues(KernelMatrix):
     """All eigenvalues of the kernel: what the authors' script keeps beside the kernel itself."""
 
-    def __call__(self, *seen: Any) -> jax.Array:
-        """Build Θ, as the probe beside this one does (compiled together, it is built once), and decompose it.
+    def __call__(self, obs: Observation) -> jax.Array:
+        """Take Θ, which the probe beside this one needs, too, and is built once, and decompose it.
 
         It has no negative eigenvalues, so they are its singular values, for which JAX builds no vectors.
         """
-        return jnp.linalg.svd(super().__call__(*seen), compute_uv=False)[::-1]
+        return jnp.linalg.svd(super().__call__(obs), compute_uv=False)[::-1]
 
 
 def say(what: str) -> None:

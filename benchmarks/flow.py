@@ -24,7 +24,7 @@ import numpy as np
 from unlazy import Dataset, GradientFlow, RungeKutta, TwoLayer
 from unlazy._errors import UserError
 from unlazy.flows import velocity
-from unlazy.networks import divide
+from unlazy.networks import Samples, divide
 from unlazy.probes import TestOutputs
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -69,17 +69,16 @@ def torch_step(network: TwoLayer, data: Dataset) -> float:
 
 def jax_step(network: TwoLayer, data: Dataset) -> float:
     """Seconds of one step of the same in JAX, compiled."""
-    there, features = network.on(data)
-    trained, frozen = divide(there)
-    rest = data if features is data else features
+    prepared, x, _ = network.prepare(data)
+    trained, frozen = divide(prepared)
+    flow, samples = GradientFlow(), Samples(x, data.y)
 
     @jax.jit
-    def step(trained: Any, x: jax.Array, y: jax.Array) -> Any:
-        return jax.tree.map(jnp.add, trained, velocity(trained, frozen, Dataset(x, y), flow.loss))
+    def step(trained: Any, samples: Samples) -> Any:
+        return jax.tree.map(jnp.add, trained, velocity(trained, frozen, samples, flow.loss))
 
-    flow = GradientFlow()
-    jax.block_until_ready(step(trained, rest.x, rest.y))
-    return min(timed(lambda: jax.block_until_ready(step(trained, rest.x, rest.y)))[0] for _ in range(STEPS))
+    jax.block_until_ready(step(trained, samples))
+    return min(timed(lambda: jax.block_until_ready(step(trained, samples)))[0] for _ in range(STEPS))
 
 
 def ours(activation: str, width: int, features: int, n: int = 600, end: float = END) -> tuple[float, float, Any]:

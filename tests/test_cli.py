@@ -1,5 +1,6 @@
 """The command line, called as a person calls it: what it prints, where, and how it leaves."""
 
+import csv
 import json
 import os
 import sys
@@ -11,12 +12,12 @@ from rich.console import Console
 
 import unlazy
 import unlazy.papers
-from made_up import exponential, random_labels, shrink, stored_run
+from made_up import Ready, exponential, random_labels, shrink, stored_run
 from unlazy import cli
 from unlazy._errors import UserError
 from unlazy.flows import Journey
 from unlazy.lab import Interrupted, Lab, kept, parse
-from unlazy.papers import chen2022
+from unlazy.papers import chen2022, panels
 from unlazy.report.terminal import print_benchmarks
 from unlazy.theory import Finding, Verdict, theorems
 from unlazy.theory.chen2022 import FeaturesMustMove
@@ -24,6 +25,7 @@ from unlazy.theory.chen2022 import FeaturesMustMove
 COMMANDS = (
     "demo",
     "reproduce",
+    "list",
     "panels",
     "run",
     "theorems",
@@ -44,10 +46,15 @@ times = [0, 1]
 """
 
 
+REAL_PANELS = unlazy.papers.panels()
+
+
 @pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch):
+def _alone(tmp_path, tmp_path_factory, monkeypatch):
     """Every test has a folder of its own to stand in, and the two panels that can be made up."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     known = {panel.key: panel for panel in (chen2022.fig1, chen2022.fig5)}
     monkeypatch.setattr(unlazy.papers, "panels", lambda: known)
 
@@ -77,7 +84,8 @@ def made_up(monkeypatch):
     """Panels whose runs are made up; the claims are checked on them as on any."""
 
     def use(curve=exponential):
-        monkeypatch.setattr(chen2022.RandomLabels, "run", lambda self, scale, lab, seeds=None: random_labels(curve))
+        monkeypatch.setattr(chen2022.RandomLabels, "recipes", lambda self, scale, seeds=None: random_labels(curve))
+        monkeypatch.setattr(Lab, "run_all", Ready.run_all)
 
     use()
     return use
@@ -123,7 +131,7 @@ def test_arguments_come_from_the_shell(monkeypatch, capsys):
 def test_panels_are_listed_with_their_last_verdicts(call, made_up):
     status, out, err = call("panels")
     assert (status, err) == (0, "")
-    assert out.count("not run") == 4
+    assert out.count("not run") == 2 * len(REAL_PANELS)
     call("reproduce", "chen2022/fig1")
     assert "3 of 3 claims hold" in " ".join(call("panels")[1].split())
 
@@ -133,7 +141,7 @@ def test_panels_as_json(call, made_up):
     status, out, err = call("panels", "--json", "--out", "elsewhere")
     rows = strict_json(out)
     assert (status, err) == (0, "")
-    assert [set(row) for row in rows] == [{"panel", "title", "scale", "settings", "last"}] * 4
+    assert [set(row) for row in rows] == [{"panel", "title", "scale", "settings", "last"}] * 2 * len(REAL_PANELS)
     last = {(row["panel"], row["scale"]): row["last"] for row in rows}
     assert last.pop(("chen2022/fig5", "quick")) == "3 of 3 claims hold"
     assert set(last.values()) == {"not run"}
@@ -142,13 +150,25 @@ def test_panels_as_json(call, made_up):
 # ---------------------------------------------------------------- run
 
 
+def test_several_recipes_are_run(call, recipe, tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text(recipe.read_text().replace('"tiny"', '"other"'))
+    status, out, err = call("run", recipe, other)
+    assert (status, err) == (0, "")
+    assert "tiny: finished, " in out
+    assert "other: finished, " in out
+    status, out, _ = call("run", recipe, other, "--json")
+    assert status == 0
+    assert [os.path.basename(row["run"]).partition("-")[0] for row in strict_json(out)] == ["tiny", "other"]
+
+
 def test_a_recipe_is_run_and_kept(call, recipe, tmp_path, monkeypatch):
     status, out, err = call("run", recipe)
     assert (status, err) == (0, "")
     assert "train-loss" in out
     assert "feature-movement.hidden" in out
     assert "tiny: finished, " in out
-    (kept,) = (tmp_path / "runs").iterdir()
+    (kept,) = (tmp_path / "runs").glob("*.nc")
     assert str(kept.relative_to(tmp_path)) in out.replace("\n", "")
 
     monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
@@ -214,7 +234,7 @@ def test_any_name_can_be_shown(call, tmp_path, monkeypatch, name):
 
 
 def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
-    shrink(monkeypatch, flow="descent")
+    shrink(monkeypatch)
     status, out, err = call("reproduce", "chen2022/fig1", "--json")
     answer = strict_json(out)
     assert err == ""
@@ -229,7 +249,7 @@ def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
         "chen2022-fig1-quick.json",
         "chen2022-fig1-quick.svg",
     }
-    assert len(list((tmp_path / "runs").glob("*.nc"))) == 4
+    assert len(list((tmp_path / "runs").glob("*.nc"))) == 8
     monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
     assert strict_json(call("reproduce", "chen2022/fig1", "--json")[1]) == answer
 
@@ -259,6 +279,17 @@ def test_a_paper_is_all_of_its_panels(call, made_up):
     assert status == 0
     assert [line["panel"] for line in lines] == ["chen2022/fig1", "chen2022/fig5"]
     assert {line["scale"] for line in lines} == {"paper"}
+
+
+def test_workers_are_passed_on(call, made_up, monkeypatch):
+    asked = []
+    monkeypatch.setattr(Lab, "run_all", lambda self, recipes, workers: asked.append(workers) or recipes)
+    assert call("reproduce", "chen2022/fig1")[0] == 0
+    assert call("reproduce", "chen2022/fig1", "--workers", "3")[0] == 0
+    assert asked == [1, 3]
+    status, _, err = call("reproduce", "chen2022/fig1", "--workers", "0")
+    assert status == 2
+    assert "a whole number of at least 1 was wanted, not 0" in err
 
 
 def test_text_of_claims_is_not_markup(call, made_up, monkeypatch):
@@ -292,7 +323,7 @@ def test_a_report_is_written_from_what_is_stored(call, made_up, tmp_path, monkey
     monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed"))
     status, out, err = call("report")
     assert (status, err) == (0, "")
-    assert out == "3 of 3 claims hold over 1 panels; 1 runs beside them. Report: report.html\n"
+    assert out == "3 of 3 claims hold in 1 panel; 1 run of your own. Report: report.html\n"
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Figure 1: training loss" in text
     assert "my own [run]" in text
@@ -312,6 +343,27 @@ def test_figures_are_written(call, made_up, tmp_path):
     assert all((tmp_path / name).stat().st_size > 1000 for name in names)
     status, out, _ = call("figure", "chen2022", "--format", "csv", "--to", "elsewhere", "--json")
     assert strict_json(out) == [f"elsewhere/chen2022-{name}-quick.csv" for name in ("fig1", "fig5")]
+
+
+def test_figures_of_stored_runs_are_written(call, tmp_path):
+    runs = tmp_path / "runs"
+    for width in (8, 16):
+        loss = {"train-loss": np.exp(-width * np.arange(3.0))[None], "kernel.drift": np.ones((1, 3))}
+        path = stored_run(runs, f"m {width}", variables=loss, network={"kind": "two-layer", "width": width})
+    status, out, err = call("figure", "runs", "--probe", "train-loss", "--style", "paper")
+    names = [f"figures/runs-train-loss.{form}" for form in ("svg", "pdf", "csv")]
+    assert (status, out.splitlines(), err) == (0, names, "")
+    rows = list(csv.DictReader((tmp_path / "figures" / "runs-train-loss.csv").read_text().splitlines()))
+    drawn = {name: [float(row["y"]) for row in rows if row["curve"] == name] for name in ("width = 8", "width = 16")}
+    np.testing.assert_allclose(drawn["width = 16"], np.exp(-16 * np.arange(3.0)))
+    np.testing.assert_allclose(drawn["width = 8"], np.exp(-8 * np.arange(3.0)))
+    assert {row["y_label"] for row in rows} == {"train loss"}
+    status, out, _ = call("figure", path, "--format", "csv", "--to", "elsewhere", "--json")
+    assert strict_json(out) == [f"elsewhere/{path.stem}.csv"]
+    assert {row["y_label"] for row in csv.DictReader((tmp_path / strict_json(out)[0]).read_text().splitlines())} == {
+        "train loss",
+        "kernel: drift",
+    }
 
 
 def test_runs_can_be_watched_once(call, tmp_path):
@@ -365,7 +417,7 @@ def test_a_recipe_is_certified(call, recipe, tmp_path):
     assert rows.pop("chen2022/eq-15") == "HOLDS"
     assert set(rows.values()) == {"SILENT"}  # descent is not gradient flow, and six points in three dimensions
     assert out.splitlines()[-1] == f"1 HOLDS, {len(rows)} SILENT."
-    assert os.listdir(tmp_path / "runs") == ["certificates"], "what theorems say is kept, the run is not"
+    assert len(list((tmp_path / "runs").glob("*.nc"))) == 1, "the run is kept, too"
     (one,) = kept(tmp_path / "runs")
     assert {row["theorem"]: row["verdict"] for row in one.findings} == {"chen2022/eq-15": "HOLDS"} | rows
 
@@ -387,12 +439,14 @@ def test_what_was_run_can_be_certified_by_its_record(call, tmp_path, monkeypatch
     assert call("reproduce", "chen2022/fig1")[0] in (0, 1)
     status, out, err = call("certify", "runs/panels/chen2022-fig1-quick.json", "--theorem", "chen2022/eq-15", "--json")
     assert (status, err) == (0, "")
-    assert {row["run"] for row in strict_json(out)} == {f"m={m} n={n}" for m in (4, 8) for n in (20, 40)}
+    rows, recipes = strict_json(out), panels()["chen2022/fig1"].recipes("quick")
+    assert {row["run"] for row in rows} == set(recipes)
+    seeds = next(iter(recipes.values())).seeds
     status, out, _ = call("certify", next((tmp_path / "runs").glob("*.nc")), "--theorem", "chen2022/eq-15")
-    assert (status, out.splitlines()[-1]) == (0, "1 HOLDS.")
+    assert (status, out.splitlines()[-1]) == (0, f"{seeds} HOLDS.")
     call("report")
     shown = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "4 HOLDS" in shown
+    assert f"{len(rows)} HOLDS" in shown
     assert "not asked" not in shown
 
 
@@ -500,6 +554,10 @@ WRONG = {
     "report on a broken record": (["report", "broken"], "is not a whole record"),
     "report into a folder": (["report", "stored", "--to", "."], "which is a folder"),
     "figure of an unknown panel": (["figure", "chen2022/fgi1"], "Did you mean 'chen2022/fig1'?"),
+    "figure of nothing": (["figure"], "There is nothing to draw"),
+    "figure of a run that is not there": (["figure", "runs/x.nc"], "There is no stored run at 'runs/x.nc'"),
+    "figure of an empty folder": (["figure", "."], "There are no stored runs (.nc) in the folder '.'"),
+    "probe of a panel": (["figure", "chen2022/fig1", "--probe", "kernel"], "not a stored run"),
     "figure in an unknown style": (["figure", "chen2022/fig1", "--style", "poster"], "poster"),
     "figure in an unknown format": (["figure", "chen2022/fig1", "--format", "doc"], "doc"),
     "figure to a folder that cannot be": (["figure", "chen2022/fig1", "--to", "file/x"], "cannot be written"),
@@ -564,6 +622,7 @@ def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Lab, "run", stop)
+    monkeypatch.setattr(Lab, "run_all", stop)
     for arguments in (("run", recipe), ("reproduce", "chen2022/fig1"), ("demo",)):
         assert call(*arguments) == (130, "", "Interrupted.\n")
 
@@ -580,7 +639,9 @@ def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     assert (status, out) == (130, "")
     assert err == "'tiny' was interrupted at 0%; the same command goes on from there.\n"
     store = Lab(tmp_path / "runs").store
-    assert [path.name for path in store.folder.iterdir()] == [store.checkpoint(parse_file(recipe)).name]
+    assert [path.name for path in store.folder.iterdir() if path.is_file()] == [
+        store.checkpoint(parse_file(recipe)).name
+    ]
     monkeypatch.setattr(Journey, "_look", look)
     status, out, _ = call("run", recipe)
     assert status == 0

@@ -10,7 +10,7 @@ import pytest
 
 import unlazy.papers
 from unlazy import cli
-from unlazy._catalogue import modules
+from unlazy._registry import modules
 from unlazy.lab import bring_to_life, parse, read
 
 ROOT = Path(__file__).parents[1]

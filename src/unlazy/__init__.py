@@ -48,11 +48,24 @@ _HOMES = {
     "Lab": "unlazy.lab",
     "Recipe": "unlazy.lab",
 }
-_ROOMS = ("activations", "data", "networks", "losses", "flows", "probes", "theory", "lab", "papers", "report")
+_ROOMS = (
+    "activations",
+    "data",
+    "networks",
+    "losses",
+    "flows",
+    "probes",
+    "theory",
+    "lab",
+    "figures",
+    "papers",
+    "report",
+    "testing",
+)
 
 if TYPE_CHECKING:
     __version__: str
-    from unlazy import activations, data, flows, lab, losses, networks, papers, probes, report, theory
+    from unlazy import activations, data, figures, flows, lab, losses, networks, papers, probes, report, testing, theory
     from unlazy.data import Dataset
     from unlazy.flows import (
         Descent,
@@ -117,6 +130,7 @@ __all__ = [
     "activations",
     "asymmetrical",
     "data",
+    "figures",
     "flows",
     "lab",
     "losses",
@@ -127,6 +141,7 @@ __all__ = [
     "papers",
     "probes",
     "report",
+    "testing",
     "theory",
 ]
 

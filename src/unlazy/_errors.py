@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(ValueError):
@@ -15,3 +16,15 @@ def suggest(given: str, known: Iterable[str]) -> str:
     if near:
         return f"Did you mean '{near[0]}'?"
     return f"Known: {', '.join(names)}."
+
+
+def article(noun: str) -> str:
+    """``"loss"`` -> ``"a loss"``, ``"MLP"`` -> ``"an MLP"``."""
+    spelt = noun[:2].isupper() and noun[0] in "AEFHILMNORSX"
+    return f"an {noun}" if spelt or noun[:1].lower() in "aeio" else f"a {noun}"
+
+
+def short(value: Any) -> str:
+    """Show what was given in at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -6,12 +6,14 @@ shape of the targets, so that a residual is a subtraction.
 
 from typing import TypeAlias
 
-from jaxtyping import Array, Float, Key, PyTree
+import numpy as np
+from jaxtyping import Array, Float, Key, PyTree, UInt32
 
 Inputs: TypeAlias = Float[Array, "n ..."]
 OtherInputs: TypeAlias = Float[Array, "p ..."]
 Outputs: TypeAlias = Float[Array, "n *k"]
 Scalar: TypeAlias = Float[Array, ""]
 PRNGKey: TypeAlias = Key[Array, ""]
+KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as_key` understands
 
-__all__ = ["Array", "Float", "Inputs", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
+__all__ = ["Array", "Float", "Inputs", "KeyLike", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]

@@ -6,7 +6,8 @@ two differ by a change of time only: t_sum = t_mean / n.
 """
 
 import abc
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -15,11 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._registry import resolve
 from unlazy._types import Outputs, Scalar
 
 Reduction = Literal["mean", "sum"]
 
-__all__ = ["CrossEntropy", "Logistic", "Loss", "SoftmaxSquared", "Squared"]
+__all__ = ["CrossEntropy", "CustomLoss", "Logistic", "Loss", "SoftmaxSquared", "Squared", "as_loss"]
 
 
 class Loss(eqx.Module):
@@ -34,6 +36,11 @@ class Loss(eqx.Module):
     @abc.abstractmethod
     def check(self, y: Outputs) -> None:
         """Refuse targets that this loss is not made for."""
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether dL/df = Ω (f - y) with a constant diagonal Ω, so that linear dynamics are solved in closed form."""
+        return False
 
     def __check_init__(self) -> None:
         if self.reduction not in ("mean", "sum"):
@@ -62,6 +69,11 @@ class Squared(Loss):
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
 
+    @property
+    def quadratic(self) -> bool:
+        """It is."""
+        return True
+
     def check(self, y: Outputs) -> None:
         """Any targets will do."""
 
@@ -81,7 +93,8 @@ class SoftmaxSquared(Loss):
         """Each sample must have targets for at least two classes."""
         if np.ndim(y) != 2 or np.shape(y)[1] < 2:
             raise UserError(
-                f"Softmax needs targets of shape (n, k) with k >= 2, not {np.shape(y)}: use jax.nn.one_hot, or Squared."
+                f"Softmax needs targets of shape (n, k) with k >= 2, not {np.shape(y)}: make class numbers one-hot by "
+                "unlazy.data.one_hot(y), or use Squared."
             )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
@@ -116,9 +129,70 @@ class CrossEntropy(Loss):
         if rows.ndim != 2 or rows.shape[1] < 2 or rows.min() < 0 or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
             raise UserError(
                 f"The cross-entropy needs one-hot labels of shape (n, k), or rows that sum to 1; targets of shape "
-                f"{rows.shape} with entries from {rows.min():g} to {rows.max():g} are not: use jax.nn.one_hot."
+                f"{rows.shape} with entries from {rows.min():g} to {rows.max():g} are not: make class numbers one-hot "
+                "by unlazy.data.one_hot(y)."
             )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Cross-entropy of each sample."""
         return -_per_sample(y * jax.nn.log_softmax(f, axis=-1))
+
+
+class CustomLoss(Loss):
+    """A loss of your own: ℓ_i = ``function(f, y)_i``, the cost of each sample.
+
+    Use a function of a module, or keep one instance: a lambda written anew is another loss, and compiles again.
+
+    Parameters
+    ----------
+    function
+        Takes outputs and targets, both of shape (n,) or (n, k), and gives n costs. It is differentiated by JAX.
+    reduction
+        "mean" or "sum" over samples.
+    """
+
+    function: Callable[[Any, Any], Any] = eqx.field(static=True)
+    reduction: Reduction = eqx.field(static=True, default="mean")
+
+    def __check_init__(self) -> None:
+        if not callable(self.function):
+            raise UserError(f"A loss of your own is made of a function of outputs and targets, not {self.function!r}.")
+
+    def check(self, y: Outputs) -> None:
+        """Refuse a function that does not give one cost for each sample."""
+        given = jax.ShapeDtypeStruct(np.shape(y), jnp.result_type(float))
+        try:
+            made = jax.eval_shape(self.function, given, given)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"The loss {_name(self.function)} fails on outputs and targets of shape {given.shape}: {reason}"
+            ) from error
+        if getattr(made, "shape", None) != given.shape[:1]:
+            raise UserError(
+                f"The loss {_name(self.function)} makes {getattr(made, 'shape', made)} of outputs and targets of shape "
+                f"{given.shape}: it must give one cost for each sample, of shape {given.shape[:1]}."
+            )
+
+    def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
+        """Cost of each sample, as the function gives it."""
+        return self.function(f, y)
+
+
+def _name(function: Any) -> str:
+    return f"'{getattr(function, '__name__', repr(function))}'"
+
+
+def as_loss(value: Any) -> Loss:
+    """Make a loss of what a user gives.
+
+    Parameters
+    ----------
+    value
+        A `Loss`; the name of one ("squared", "cross-entropy"), or "package.module:name"; or a plain function
+        ``(f, y) -> cost of each sample``, which becomes `CustomLoss`.
+    """
+    return resolve("loss", value)
+
+
+as_loss.registered = False  # it makes losses of others, and is none to choose

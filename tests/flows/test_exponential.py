@@ -83,7 +83,7 @@ def test_long_times_cost_little_and_coordinates_do_not_matter():
 @pytest.mark.parametrize(
     ("flow", "network", "message"),
     [
-        (Exponential(Logistic()), NETWORK, "squared loss only"),
+        (Exponential(Logistic()), NETWORK, "needs a quadratic loss"),
         (Exponential(tolerance=0.0), NETWORK, "not above rounding"),
         (Exponential(tolerance=float("nan")), NETWORK, "not above rounding"),
         (Exponential(step=-1.0), NETWORK, "must be positive"),

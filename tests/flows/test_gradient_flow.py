@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from close import close
-from unlazy._catalogue import kebab
 from unlazy._errors import UserError
+from unlazy._registry import kebab
 from unlazy.activations import Gelu, Relu
 from unlazy.data import Dataset, orthogonal_clusters
 from unlazy.flows import Adam, Descent, Exponential, GradientFlow, RungeKutta
@@ -143,7 +143,7 @@ def test_going_on_with_another_tolerance():
         ({"memory": -1.0}, "positive number of GiB"),
         ({"memory": 1e-6}, "allowed by `memory`"),
         ({"devices": 1000}, "devices here"),
-        ({"precision": "mixed", "coordinates": "weights"}, "Mixed precision is for Gram"),
+        ({"precision": "mixed", "coordinates": "weights"}, "precision='mixed' is for Gram"),
     ],
 )
 def test_bad_options_are_refused(options, message):

@@ -18,6 +18,7 @@ from unlazy.networks import (
     Infinite,
     Quadratic,
     RandomLayers,
+    Samples,
     TwoLayer,
     Zipf,
     asymmetrical,
@@ -51,7 +52,8 @@ def flat(tree):
 
 def scipy_reference(network, data, loss, end):
     """The same flow by SciPy's eighth-order method on one long vector of parameters."""
-    network, data = network.on(data)
+    network, x, _ = network.prepare(data)
+    data = Samples(x, data.y, data.weight)
     trained, frozen = divide(network)
     shapes, tree = jax.tree.flatten(trained)
     cuts = np.cumsum([leaf.size for leaf in shapes])[:-1]
@@ -108,9 +110,8 @@ def test_loss_falls_as_the_kernel_says(name, data):
     network, loss, dt = NETWORKS[name], Squared(), 1e-4
     run = RungeKutta(rtol=1e-12, atol=1e-13)(network, data, [1.0, 1.0 + dt, 1.0 + 2 * dt], [TrainLoss()])
     middle = RungeKutta(rtol=1e-12, atol=1e-13)(network, data, [1.0 + dt]).final
-    prepared, features = middle.on(data)
-    slope = loss.slope(prepared(features.x), data.y, data.weight)
-    predicted = -slope @ prepared.tangent_kernel(features.x, features.x) @ slope
+    slope = loss.slope(middle(data.x), data.y, data.weight)
+    predicted = -slope @ middle.tangent_kernel(data.x) @ slope
     losses = run.seen["train-loss"]
     close((losses[2] - losses[0]) / (2 * dt), predicted, rel=1e-5)  # central difference: dt² and rounding / dt
 

@@ -12,10 +12,10 @@ from unlazy._errors import UserError
 from unlazy.activations import Gelu, Relu
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, Stabilised, Status
-from unlazy.flows._journey import _advance, _begin
+from unlazy.flows._compiled import advance_runs, begin_runs
 from unlazy.flows.stabilised import coefficients
 from unlazy.losses import CrossEntropy, Logistic, Squared
-from unlazy.networks import TangentModel, TwoLayer, divide
+from unlazy.networks import Samples, TangentModel, TwoLayer, divide
 from unlazy.probes import TestOutputs, TrainLoss, TrainOutputs
 
 K1, K2, K3 = jax.random.split(jax.random.key(4), 3)
@@ -24,6 +24,10 @@ DATA = Dataset(X, Y, jax.random.normal(K3, (4, 3)), jnp.zeros(4), weight=jnp.lin
 NETWORK = TwoLayer(12, 3, activation=Gelu(), train_readout=True, key=K3)
 BOTH = pytest.mark.parametrize("kinked", [False, True])
 REACH = 2 / 3 * (1 - 2 / 15 * 2 / 13)  # Sommeijer, Shampine and Verwer: stable up to this times s² - 1
+
+
+def samples(data):
+    return Samples(data.x, data.y, data.weight, data.x_test)
 
 
 def weights(**options):
@@ -168,7 +172,7 @@ def test_other_losses(loss, y, outputs):
     assert root_mean_square(run.seen["train-outputs"][-1] - exact.seen["train-outputs"][-1]) < bound < 1e-2
     # λ at the start: 20 iterations, each of which sees it from below.
     rate = top_rate(network, data, loss)
-    assert 0.97 * rate < _begin(flow, network, data, K1, "one").memory.rate < 1.0001 * rate
+    assert 0.97 * rate < begin_runs(flow, network, samples(data), K1, "one").memory.rate < 1.0001 * rate
 
 
 def test_the_fastest_mode_is_followed_as_it_grows():
@@ -183,14 +187,14 @@ def test_the_fastest_mode_is_followed_as_it_grows():
 def test_a_mode_that_was_lost_is_found_again():
     model = TangentModel(NETWORK)  # its kernel stands still, and a power iteration stays where it is
     data, flow = Dataset(X, Y), weights()
-    state, frozen = _begin(flow, model, data, K1, "one"), divide(model)[1]
+    state, frozen = begin_runs(flow, model, samples(data), K1, "one"), divide(model)[1]
     values, modes = np.linalg.eigh(model.tangent_kernel(X, X))
     lost = eqx.tree_at(
         lambda s: (s.memory.mode, s.memory.rate, s.left),
         state,
         (jnp.asarray(modes[:, 0]), jnp.asarray(values[0] / 6), jnp.asarray(100.0)),
     )
-    after = _advance(flow, lost, frozen, data, jnp.asarray(1000, jnp.int32), "one")
+    after = advance_runs(flow, lost, frozen, samples(data), jnp.asarray(1000, jnp.int32), "one")
     assert after.code == 0
     assert after.left == 0
     close(after.memory.rate, values[-1] / 6, rel=1e-2)
@@ -198,10 +202,10 @@ def test_a_mode_that_was_lost_is_found_again():
 
 def test_slices_of_work_change_nothing():
     flow, frozen = weights(tolerance=1e-3), divide(NETWORK)[1]
-    state = eqx.tree_at(lambda s: s.left, _begin(flow, NETWORK, DATA, K1, "one"), jnp.asarray(30.0))
-    whole = _advance(flow, state, frozen, DATA, jnp.asarray(10_000, jnp.int32), "one")
+    state = eqx.tree_at(lambda s: s.left, begin_runs(flow, NETWORK, samples(DATA), K1, "one"), jnp.asarray(30.0))
+    whole = advance_runs(flow, state, frozen, samples(DATA), jnp.asarray(10_000, jnp.int32), "one")
     while state.left > 0:
-        state = _advance(flow, state, frozen, DATA, jnp.asarray(3, jnp.int32), "one")
+        state = advance_runs(flow, state, frozen, samples(DATA), jnp.asarray(3, jnp.int32), "one")
     assert whole.steps > 10
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(state), strict=True):
         assert np.array_equal(one, other)

@@ -10,28 +10,35 @@ import pytest
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy.flows import Status, Trajectory
+from unlazy._files import atomic_write, reason
 from unlazy.lab import Store, parse, provenance, read_run
-from unlazy.lab.store import as_dataset, reason, written_whole
+from unlazy.lab.store import Row, assemble
 
 
-def trajectory(seed, status=Status.finished):
-    """What a run of three looks would give, without running it."""
-    looks = np.arange(3.0) + 10 * seed
-    seen = {
-        "train-loss": looks,
-        "weight-movement": {"hidden": np.stack([looks, 2 * looks], axis=1)},
-        "kernel": {"deep": {"drift": np.float32(looks)}},
+def row(seed, status="finished", times=3):
+    """What a seed of three observations would give, without running it."""
+    values = np.arange(3.0) + 10 * seed
+    observed = {
+        "train-loss": [{(): values[i]} for i in range(times)],
+        "weight-movement": [{("hidden",): np.array([values[i], 2 * values[i]])} for i in range(times)],
+        "kernel": [{("deep", "drift"): np.float32(values[i])} for i in range(times)],
+        "pruning": [{(): np.array([1.0, 2.0])}] if times == 3 else [],
     }
-    stats = {"steps": 7 + seed, "rejected": seed, "evaluations": 21, "error": 0.1, "seconds": 1.5}
-    stats |= {"method": "descent", "coordinates": "weights", "precision": "full"}
-    nothing = dict.fromkeys(("start", "final", "data", "loss", "place"))
-    made = object.__new__(Trajectory)
-    values = nothing | {"times": np.array([0.0, 0.5, 2.0]), "probes": {}, "seen": seen}
-    values |= {"stats": stats, "status": status}
-    for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made
+    return Row(
+        seed=seed,
+        times=np.array([0.0, 0.5, 2.0])[:times],
+        observed=observed,
+        at_end={"pruning"},
+        status=status,
+        counters={"steps": 7 + seed, "rejected": seed, "evaluations": 21, "error": 0.1},
+        seconds=1.5,
+        method="descent, coordinates: weights, precision: full",
+        made_by=provenance(),
+    )
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
 @pytest.fixture
@@ -41,7 +48,8 @@ def recipe(table):
 
 @pytest.fixture
 def run(recipe):
-    return as_dataset(recipe, [trajectory(4), trajectory(5)])
+    made = assemble([row(4), row(5)])
+    return made.assign_attrs(recipe=recipe.json(), name=recipe.name, digest=recipe.digest)
 
 
 @pytest.fixture
@@ -73,7 +81,7 @@ def test_a_file_opens_without_this_package(store, recipe, run):
     assert list(attributes["steps"]) == [11, 12]
     assert attributes["method"].startswith("descent")
     assert attributes["finished"] == 1
-    assert attributes["seconds"] == 1.5
+    assert attributes["seconds"] == 3.0
 
 
 def test_a_file_says_what_made_it(run):
@@ -83,14 +91,17 @@ def test_a_file_says_what_made_it(run):
         assert f"{library} {importlib.metadata.version(library)}" in made["versions"]
     assert re.fullmatch(r"unknown|[0-9a-f]{12}( \(changed\))?", made["commit"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", made["written"])
+    assert re.fullmatch(r"[0-9a-f]{12}", made["code"])
     assert json.loads(run.attrs["recipe"])["dtype"] == "float64"
     assert json.loads(run.attrs["recipe"])["seed"] == 4
 
 
-def test_an_early_end_is_not_called_finished(recipe):
-    run = as_dataset(recipe, [trajectory(4), trajectory(5, Status.diverged)])
+def test_an_early_end_is_not_called_finished_and_leaves_gaps():
+    run = assemble([row(4), row(5, "diverged", times=2)])
     assert run.attrs["finished"] == 0
     assert run.attrs["status"] == ["finished", "diverged"]
+    np.testing.assert_array_equal(run["train-loss"], [[40.0, 41.0, 42.0], [50.0, 51.0, np.nan]])
+    np.testing.assert_array_equal(run["pruning"], [[1.0, 2.0], [np.nan, np.nan]])
 
 
 def test_a_run_is_named_by_what_it_is(store, recipe, table):
@@ -108,20 +119,14 @@ def test_what_was_saved_is_loaded(store, recipe, run):
     loaded = store.load(recipe)
     xr.testing.assert_equal(loaded, run)
     assert loaded.attrs["digest"] == recipe.digest
-    assert os.listdir(store.folder) == [store.path(recipe).name]
-
-
-def test_saving_clears_the_checkpoint(store, recipe, run):
-    store.checkpoint(recipe).touch()
-    store.save(recipe, run)
-    assert not store.checkpoint(recipe).exists()
+    assert files(store.folder) == [store.path(recipe).name]
 
 
 def test_a_full_disk_costs_nothing_but_the_file(store, recipe, run, full_disk):
     store.checkpoint(recipe).write_bytes(b"state")
     with full_disk(), pytest.raises(UserError, match=r"The result cannot be written to '.*' \(.+\): free some space"):
         store.save(recipe, run)
-    assert os.listdir(store.folder) == [store.checkpoint(recipe).name]
+    assert files(store.folder) == [store.checkpoint(recipe).name]
     assert store.checkpoint(recipe).read_bytes() == b"state"
 
 
@@ -134,13 +139,13 @@ def test_a_failing_rename_leaves_the_older_file(store, recipe, run, monkeypatch)
     monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(UserError, match=r"\(No space left on device\)"):
         store.save(recipe, run * 2)
-    assert os.listdir(store.folder) == [store.path(recipe).name]
+    assert files(store.folder) == [store.path(recipe).name]
     xr.testing.assert_equal(store.load(recipe), run)
 
 
 def test_an_interruption_while_writing_leaves_nothing(tmp_path):
     def stopped():
-        with written_whole(tmp_path / "file") as temporary:
+        with atomic_write(tmp_path / "file") as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -155,14 +160,14 @@ def test_a_cut_file_is_called_so(store, recipe, run):
     for size in (0, 10, 600, len(whole) // 2, len(whole) - 200):
         path.write_bytes(whole[:size])
         with pytest.raises(
-            UserError, match=r"is not a whole stored run \(\w+\): it may have been cut short. Delete it"
+            UserError, match=r"is not a whole stored run \(\w+\): it may have been cut short; delete it"
         ):
             store.load(recipe)
 
 
 def test_another_file_is_not_taken_for_a_run(tmp_path):
     xr.Dataset({"a": ("x", [1.0])}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
-    with pytest.raises(UserError, match="holds no recipe, so it is not a stored run"):
+    with pytest.raises(UserError, match="is not a run stored by unlazy"):
         read_run(tmp_path / "foreign.nc")
     (tmp_path / "text.nc").write_text("hello")
     with pytest.raises(UserError, match="is not a whole stored run"):
@@ -182,7 +187,18 @@ def test_a_folder_that_cannot_be_is_noticed_at_once(tmp_path):
 
 def test_preparing_leaves_no_trace(store):
     store.prepare()
-    assert os.listdir(store.folder) == []
+    assert files(store.folder) == []
+    assert os.listdir(store.folder / "trajectories") == []
+
+
+def test_what_killed_processes_left_is_cleared_away(store):
+    for folder in (store.folder, store.folder / "trajectories"):
+        for name in (".old.part", ".new.part"):
+            (folder / name).touch()
+        os.utime(folder / ".old.part", (0, 0))
+    store.prepare()
+    for folder in (store.folder, store.folder / "trajectories"):
+        assert [path.name for path in folder.glob(".*")] == [".new.part"]
 
 
 def test_reasons_are_the_systems_own_words():

@@ -186,9 +186,9 @@ def test_a_gaussian_law_has_the_sphere_of_its_mean_square():
 
 def test_vectors_and_their_lengths_are_the_same_to_the_limit():
     data, network = samples(), learner(math.inf)
-    prepared, seen = network.on(data)
-    assert seen.x.shape == (9, 1)
-    close(prepared(seen.x), network(data.x), rel=1e-12)
+    prepared, x, _ = network.prepare(data)
+    assert x.known.shape == (9,)
+    close(prepared(x), network(data.x), rel=1e-12)
     run = RungeKutta()(network, data, [0.0, 1.0], [TrainLoss()])
     assert run.status.ok
     assert run.seen["train-loss"][1] < run.seen["train-loss"][0]
@@ -215,7 +215,7 @@ def test_bad_options_get_a_sentence(options, message):
 def test_flows_that_solve_the_gradient_flow_refuse_what_clips():
     network, data = learner(clip=TIGHT), samples()
     for flow in (Exponential(), Linearised(), Descent(clip_sample=1.0)):
-        with pytest.raises(UserError, match="clips"):
+        with pytest.raises(UserError, match="made with clip="):
             flow(network, data, [1.0])
 
 

@@ -17,6 +17,7 @@ from unlazy.lab.recipe import bring_to_life
 from unlazy.losses import CrossEntropy
 from unlazy.networks import ConvNet
 from unlazy.networks._convolution import convolve, patches
+from unlazy.probes.condensation import vectors_of
 
 IMAGE = (2, 6, 5)
 
@@ -66,8 +67,8 @@ def by_loops(net, x):
 def test_the_function_is_that_of_the_paper(data, options):
     net = network(**options)
     close(net(data.x), by_loops(net, data.x), rel=1e-10, abs=1e-13)
-    prepared, seen = net.on(data)
-    close(prepared(seen.x), net(data.x), rel=1e-12)
+    prepared, x, _ = net.prepare(data)
+    close(prepared(x), net(data.x), rel=1e-12)
 
 
 def test_convolutions_and_their_gradients_are_those_of_xla():
@@ -144,7 +145,7 @@ def test_the_flow_watches_parameters_where_outputs_are_too_small_to_tell(data):
 def test_adam_is_refused_in_rescaled_coordinates_only(data):
     flow = Descent(rate=1e-3, optimiser=Adam())
     assert flow(network(), data, [2e-3]).status.ok
-    with pytest.raises(UserError, match="another one in rescaled coordinates"):
+    with pytest.raises(UserError, match="which rescaled=True changes"):
         flow(network(rescaled=True), data, [2e-3])
 
 
@@ -157,7 +158,7 @@ def test_cross_entropy_trains_a_classifier(data):
 
 def test_weights_are_neurons_and_kernels():
     net = ConvNet((32, 4), (3, 2), image=(3, 8, 8), dense=7, scale=0.1, rescaled=True, key=jax.random.key(0))
-    shapes = {name: w.shape for name, w in net.weights().items()}
+    shapes = {name: w.shape for name, w in vectors_of(net).items()}
     assert shapes == {
         "conv1": (32, 28),
         "conv1-kernels": (96, 9),  # one for each input and output channel
@@ -165,7 +166,7 @@ def test_weights_are_neurons_and_kernels():
         "conv2-kernels": (128, 4),
         "dense": (7, 4 * 25 + 1),
     }
-    own, weights = net.parameters(), net.weights()
+    own, weights = net.parameters(), vectors_of(net)
     close(weights["conv1-kernels"][5], own.kernels[0][1, 2].ravel())
     close(weights["conv1"][1], [*own.kernels[0][1].ravel(), own.biases[0][1]])
 
@@ -173,14 +174,14 @@ def test_weights_are_neurons_and_kernels():
 @pytest.mark.parametrize("name", ["conv1", "conv2", "dense"])
 def test_equal_neurons_can_be_merged(data, name):
     net = network((3, 4), (3, 2), dense=5)
-    width = net.weights()[name].shape[0]
+    width = net.layers()[name].weights().shape[0]
     same = jnp.eye(width).at[1].set(jnp.eye(width)[0])  # neuron 1 becomes a copy of neuron 0
-    twin = net.mixed(name, same, jnp.eye(width))
+    twin = net.layers()[name].merge(same, jnp.eye(width))
     keep = jnp.delete(jnp.eye(width), 1, axis=0)
-    merged = twin.mixed(name, keep, keep.at[0, 1].set(1.0))  # with the sum of both outputs
-    assert merged.weights()[name].shape[0] == width - 1
+    merged = twin.layers()[name].merge(keep, keep.at[0, 1].set(1.0))  # with the sum of both outputs
+    assert merged.layers()[name].weights().shape[0] == width - 1
     close(merged(data.x), twin(data.x), rel=1e-12)
-    close(net.mixed(name, jnp.eye(width), jnp.eye(width))(data.x), net(data.x), rel=1e-14)
+    close(net.layers()[name].merge(jnp.eye(width), jnp.eye(width))(data.x), net(data.x), rel=1e-14)
 
 
 def test_recipes_know_convolutional_networks():
@@ -226,5 +227,3 @@ def test_what_does_not_fit_is_told(data):
         net(data.x[:, :1])
     with pytest.raises(UserError, match="flat = false"):
         net(data.x.reshape(4, -1))
-    with pytest.raises(UserError, match="Known: conv1"):
-        net.permute("hidden", jnp.arange(3))

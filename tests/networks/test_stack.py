@@ -22,8 +22,10 @@ from unlazy.networks import (
     Eye,
     Given,
     Grid,
+    Layout,
     MeanFieldStack,
     Normal,
+    Samples,
     Sphere,
     Tied,
     Uniform,
@@ -270,16 +272,13 @@ def test_gram_coordinates_take_the_same_steps_on_minibatches(network):
 
 @pytest.mark.parametrize("network", [GRAM[1], GRAM[3]], ids=["finite", "infinite"])
 def test_gram_coordinates_have_the_same_kernel_and_directions(network):
-    weights, features = network.on(DATA)
-    gram, samples = network.dual(DATA)
-    for here, there in (
-        ((samples.x, samples.x), (features.x, features.x)),
-        ((samples.x_test,) * 2, (features.x_test,) * 2),
-    ):
+    weights, features, test = network.prepare(DATA)
+    gram, places, places_test = network.gram_form(DATA).prepare(Layout())
+    for here, there in (((places, places), (features, features)), ((places_test,) * 2, (test,) * 2)):
         close(gram.tangent_kernel(*here), weights.tangent_kernel(*there), rel=1e-8, abs=1e-10)
     signal = jnp.asarray(rng.normal(size=6))
-    pushed = gram.push(samples.x, gram.pull(samples.x, signal))
-    close(pushed, gram.tangent_kernel(samples.x, samples.x) @ signal, rel=1e-8, abs=1e-10)
+    pushed = gram.push(places, gram.pull(places, signal))
+    close(pushed, gram.tangent_kernel(places, places) @ signal, rel=1e-8, abs=1e-10)
 
 
 def test_gram_coordinates_are_chosen_where_they_are_cheaper():
@@ -292,17 +291,17 @@ def test_gram_coordinates_are_chosen_where_they_are_cheaper():
     assert chosen(GRAM[0], many) == "weights"
     trained = MeanFieldStack((8, 7), 2, ranks=2, train="wa", key=KEY)
     assert chosen(trained) == "weights"
-    with pytest.raises(UserError, match="whose first block trains a and c only"):
+    with pytest.raises(UserError, match="needs a layer that is trained on fixed features"):
         Descent(coordinates="gram")(trained, DATA, [1.0])
-    with pytest.raises(UserError, match="Mixed precision is for Gram coordinates of a TwoLayer"):
+    with pytest.raises(UserError, match="precision='mixed' is for Gram coordinates of a TwoLayer"):
         Descent(coordinates="gram", precision="mixed")(GRAM[0], DATA, [1.0])
 
 
 def test_coefficients_are_those_of_equation_4():
     """f_k(t, x) = f_k(0, x) - Σ_p Γ_kp K(x, x_p), with Γ' = d_p B_kp π_p."""
     network = infinite("a")
-    gram, seen = network.dual(DATA)
-    moved = velocity(*divide(gram), seen, Squared()).blocks[0].coefficients
+    gram, x, _ = network.gram_form(DATA).prepare(Layout())
+    moved = velocity(*divide(gram), Samples(x, DATA.y), Squared()).blocks[0].coefficients
     f, signals = network(DATA.x), network.signals(DATA.x)[0][0]
     close(moved, np.asarray(signals) * (np.asarray(f) - Y) / 6, rel=1e-10, abs=1e-14)
     run = RungeKutta(rtol=1e-10, atol=1e-12)(network, DATA, [3.0])
@@ -357,16 +356,11 @@ def test_several_outputs_learn_classes():
 def test_features_of_many_inputs_are_made_once():
     wide = Dataset(jnp.asarray(rng.normal(size=(6, 9))), DATA.y)
     network = MeanFieldStack((8, 7), 9, ranks=2, key=KEY)
-    prepared, seen = network.on(wide)
-    assert seen.x.shape == (6, 8)
-    close(prepared(seen.x), network(wide.x), rel=1e-12)
-    runs = [
-        Descent(rate=0.1, coordinates="weights")(one, data, [2.0]).final.blocks[0].a
-        for one, data in ((network, wide), (prepared, seen))
-    ]
-    close(runs[0], runs[1], rel=1e-12)
+    prepared, x, _ = network.prepare(wide)
+    assert x.known.shape == (6, 8)
+    close(prepared(x), network(wide.x), rel=1e-12)
     few = MeanFieldStack((8, 7), 2, ranks=2, key=KEY)
-    assert few.on(DATA)[1] is DATA  # making features of two inputs again is cheaper
+    assert few.prepare(DATA).x is DATA.x  # making features of two inputs again is cheaper
 
 
 def recipe(**network):
@@ -395,7 +389,8 @@ def test_recipes():
     assert network.blocks[1].activation == LeakyRelu(0.1)
     infinite = recipe(widths=[math.inf, 12], amplitude={"kind": "normal", "mean": 1.0})
     for one in (infinite, parse(json.loads(infinite.json()))):  # as written down, and as the store keeps it
-        assert bring_to_life(one).networks[0].gram_features() == math.inf
+        made = bring_to_life(one)
+        assert made.networks[0].gram_form(made.data[0]).features == math.inf
     with pytest.raises(UserError, match=r"network.activation\[1\].*relu"):
         bring_to_life(recipe(widths=[16, 12], activation=["relu", "rellu"]))
     with pytest.raises(UserError, match="no choice 'ntk'"):
@@ -435,8 +430,8 @@ def test_wrong_inputs_get_a_sentence():
         network(jnp.ones((1, 3)))
     with pytest.raises(UserError, match="batch of vectors"):
         network(jnp.ones(2))
-    with pytest.raises(UserError, match="called 'block-7'"):
-        network.permute("block-7", jnp.arange(4))
+    with pytest.raises(UserError, match="Block 7 has no single neurons"):
+        network.preactivations(jnp.ones((1, 2)), 7)
 
 
 def test_nothing_recompiles_on_a_second_run(compilations):

@@ -140,35 +140,35 @@ def test_infinite_kernel_is_the_limit_of_random_layers(key, x, depth, activation
 def test_infinite_network_is_exact_on_its_points(key, x):
     data = Dataset(x, x[:, 0], x[:2] + 0.5, x[:2, 0])
     raw = TwoLayer(20_000, D, embedding=Infinite(), activation=Relu(), key=key)
-    with pytest.raises(UserError, match="lives on the points"):
+    with pytest.raises(UserError, match="is defined on the points"):
         raw(x)
-    network, features = raw.on(data)
+    network, train, test = raw.prepare(data)
     points = jnp.concatenate([data.x, data.x_test])
     kernel = raw.embedding.kernel(points, points)
-    both = jnp.concatenate([features.x, features.x_test])
-    close(both @ both.T / both.shape[1], kernel, rel=1e-08, abs=1e-10)
-    h = np.asarray(network.hidden(both)["hidden"])
+    both = train.joined(test)
+    close(both.known @ both.known.T / both.known.shape[1], kernel, rel=1e-08, abs=1e-10)
+    h = np.asarray(network.layers()["hidden"].preactivations(both))
     # Each entry of the sample covariance over m neurons has a standard deviation of at most sqrt(2 K_aa K_bb / m).
     scale = np.sqrt(2 * np.outer(np.diag(kernel), np.diag(kernel)) / h.shape[1])
     assert np.all(np.abs(h @ h.T / h.shape[1] - kernel) < 4.5 * scale)
-    close(network.off()(data.x), network(features.x), rel=1e-06, abs=1e-09)
+    close(network.restore()(data.x), network(train), rel=1e-06, abs=1e-09)
 
 
 def test_infinite_network_with_repeated_points_is_finite(key, x):
     twice = Dataset(jnp.concatenate([x, x]), jnp.concatenate([x[:, 0], x[:, 0]]))
-    network, features = TwoLayer(16, D, embedding=Infinite(), activation=Relu(), key=key).on(twice)
-    f = np.asarray(network(features.x))
+    network, x, _ = TwoLayer(16, D, embedding=Infinite(), activation=Relu(), key=key).prepare(twice)
+    f = np.asarray(network(x))
     assert np.isfinite(f).all()
     close(f[:5], f[5:], abs=1e-06)
 
 
 def test_infinite_limit_of_the_multilayer_mean_field_scaling_starts_at_zero(key, x):
     data = Dataset(x, x[:, 0])
-    network, features = TwoLayer(16, D, embedding=Infinite(), scaling=multilayer_mean_field, key=key).on(data)
-    assert np.all(np.asarray(network.hidden(features.x)["hidden"]) == 0)
+    network, x, _ = TwoLayer(16, D, embedding=Infinite(), scaling=multilayer_mean_field, key=key).prepare(data)
+    assert np.all(np.asarray(network.layers()["hidden"].preactivations(x)) == 0)
     raw = TwoLayer(16, D, embedding=Infinite(), scaling=Scaling(node=-1.0, feature=0.0), key=key)
     with pytest.raises(UserError, match="no limit as D grows"):
-        raw.on(data)
+        raw.prepare(data)
 
 
 def test_equal_networks_share_a_compilation(key, x, compilations):

@@ -7,23 +7,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from made_up import altered, run_small
 from unlazy._errors import UserError
 from unlazy.lab import Lab, bring_to_life
-from unlazy.papers import aiad2026
+from unlazy.papers import aiad2026, check_claims
 from unlazy.papers.aiad2026 import _draw as drawing
 from unlazy.papers.aiad2026 import comparison, density, logratios, mnist, prediction, symmetry, toy
 from unlazy.papers.aiad2026 import width as against
-from unlazy.papers.aiad2026._settings import (
-    adam,
-    epochs_of,
-    full_rank,
-    looks,
-    low_rank,
-    spread,
-    steps_of,
-    times_of,
-    trained,
-)
+from unlazy.papers.aiad2026._settings import adam, epochs_of, full_rank, low_rank, steps_of, times_of, trained
 
 rng = np.random.default_rng(11)
 LINE = drawing.LINE
@@ -32,7 +23,7 @@ LINE = drawing.LINE
 def stored(variables, steps, recipe, seeds=2, late=(), finished=1):
     """A run as it comes from the store, looked at after so many steps; all seeds alike, unless an array says so."""
     flow = recipe["flow"]
-    times = times_of(flow, steps)
+    times = [0.0, 1.0] if steps is None else times_of(flow, steps)
 
     def labelled(name, values):
         every = np.asarray(values, float)
@@ -91,12 +82,6 @@ def test_three_layers_are_two_blocks():
     assert len(low_rank(8, 16, 3)["widths"]) == 8
 
 
-def test_small_things():
-    assert looks(100, 3) == [0, 1, 10, 100]
-    assert spread(np.array([1.0, 2.0, 4.0])) == "2 (1 to 4)"
-    assert spread(np.array([2.0])) == "2"
-
-
 # ---------------------------------------------------------------- figure 2
 
 
@@ -121,14 +106,14 @@ def test_figure_2_fails_where_it_is_not():
     assert broken(aiad2026.fig2, compared(full=4e-4)) == {0}
     assert broken(aiad2026.fig2, compared(momenta=(2e-3, 9e-4, 4e-3))) == {1}
     with pytest.raises(UserError, match="ended early"):
-        aiad2026.fig2.claims(compared(finished=0))
+        check_claims(aiad2026.fig2, compared(finished=0))
 
 
 def test_a_momentum_that_diverges_is_worse_than_none():
     given = compared(momenta=(2e-3, 3e-3, 1e-4))
     lost = given[comparison.label(0.7)]
     lost.attrs |= {"status": ["diverged", "diverged"], "finished": 0}
-    assert verdicts(aiad2026.fig2, given) == [True, True]
+    assert [claim.holds for claim in check_claims(aiad2026.fig2, given)] == [True, True]
     assert "2 of 2 seeds diverged" in aiad2026.fig2.claims(given)[1].measured
     assert aiad2026.fig2.draw(given).axes
 
@@ -401,21 +386,20 @@ def test_table_1_fails_where_it_is_not():
 
 
 def coupled(power=-0.5, step=1.0, batch=0.5, start=0.0):
-    recipe = {"data": {}, "network": {}, "flow": {"kind": "descent", "rate": 0.5}}
-    still = {"data": {}, "network": {}, "flow": {"kind": "runge-kutta", "rate": 0.5}}
-
-    def run(apart, neurons, recipe=recipe):
+    def run(apart, neurons, width=64, rate=0.5):
+        flow = {"kind": "descent", "rate": rate} if rate else {"kind": "runge-kutta"}
+        recipe = {"data": {}, "network": {"widths": [width, width]}, "flow": flow}
         rows = np.zeros((2, neurons, 2))
         rows[1, 3, 1] = apart
         rows[0, 0, 0] = start * (apart > 0)
-        return stored({"trained-neurons.block-1": rows, "train-loss": [1.0, 0.5]}, [0, 1], recipe)
+        return stored({"trained-neurons.block-1": rows, "train-loss": [1.0, 0.5]}, None, recipe)
 
     full = 4096
-    found = {f"{against.WIDTH}{full}": run(0.0, 64)}
-    found |= {f"{against.WIDTH}{n}": run((1 / n - 1 / full) ** -power, min(n, 64)) for n in (16, 64, 256)}
+    found = {f"{against.WIDTH}{full}": run(0.0, 64, full)}
+    found |= {f"{against.WIDTH}{n}": run((1 / n - 1 / full) ** -power, min(n, 64), n) for n in (16, 64, 256)}
     for name, exponent in ((against.STEP, step), (against.BATCH, batch)):
-        found[f"{name}{against.FLOW}"] = run(0.0, 16, still)
-        found |= {f"{name}{h:g}": run(h**exponent, 16) for h in (0.25, 0.125, 0.0625)}
+        found[f"{name}{against.FLOW}"] = run(0.0, 16, rate=None)
+        found |= {f"{name}{h:g}": run(h**exponent, 16, rate=h) for h in (0.25, 0.125, 0.0625)}
     return found
 
 
@@ -440,44 +424,53 @@ def test_the_width_study_fails_where_it_is_not():
 # ---------------------------------------------------------------- end to end
 
 
-def both(sizes):
-    return {"quick": sizes, "paper": sizes}
-
-
-def complete(panel, tmp_path):
-    found = panel.run("quick", Lab(tmp_path))
+def judged(panel, found):
+    """Check all claims and draw; give the results back."""
     assert all(run.attrs["finished"] for run in found.values())
-    claims = panel.claims(found)
-    assert all(isinstance(claim.holds, bool) and claim.measured for claim in claims)
+    assert all(isinstance(claim.holds, bool) and claim.measured for claim in check_claims(panel, found))
     assert panel.draw(found).axes
     return found
 
 
-def test_figure_2_runs_from_end_to_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(comparison, "_SCALES", both(comparison._Sizes(16, 12, 5, 1)))
-    monkeypatch.setattr(comparison, "_MOMENTA", (0.0, 0.3))
-    assert len(complete(aiad2026.fig2, tmp_path)) == 3
+def smaller(recipe, width, rank, n, batch, steps, **data):
+    """Narrow networks of as many blocks on few samples, observed after so many steps."""
+    blocks = len(recipe.network["widths"])
+    dense = recipe.network["ranks"] == recipe.network["widths"][0]
+    network, flow = {"widths": [width] * blocks, "ranks": width if dense else rank}, recipe.flow | {"batch": batch}
+    return altered(recipe, network=network, flow=flow, data={"n": n, **data}, times=times_of(flow, steps))
 
 
-def test_figures_3_and_4_run_from_end_to_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "_SCALES", both(toy._Sizes(32, 64, 0.2, 3, 2)))
-    complete(aiad2026.fig3, tmp_path)
-    found = complete(aiad2026.fig4, tmp_path)
+def test_figure_2_runs_from_end_to_end(tmp_path):
+    found = run_small(aiad2026.fig2, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 12, 4, [0, 3, 6]))
+    assert epochs_of(judged(aiad2026.fig2, found)[comparison.FULL]).tolist() == [0, 1, 2]
+
+
+def test_figures_3_and_4_run_from_end_to_end(tmp_path):
+    recipes = aiad2026.fig3.recipes("quick", 2)
+    assert recipes == aiad2026.fig4.recipes("quick", 2)
+    small = {
+        name: altered(recipes[name], network={"widths": [width, 32]}, times=[0.0, 0.1, 0.2])
+        for name, width in ((toy.INFINITE, float("inf")), (toy.FINITE, 64))
+    }
+    found = Lab(tmp_path).run_all(small)
+    judged(aiad2026.fig3, found)
+    judged(aiad2026.fig4, found)
     assert found[toy.INFINITE]["channels.block-1"].shape == (2, 3, toy.LINE.size, 2)
     assert toy.LINE[toy._LEFT] == -toy._DELTA
     assert toy.LINE[toy._RIGHT] == toy._DELTA
 
 
-def test_figures_5_and_6_run_from_end_to_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(logratios, "_SCALES", both(logratios._Sizes(16, 3, 20, 6, 4.0, 3, 3, 2)))
-    complete(aiad2026.fig5, tmp_path)
-    assert epochs_of(complete(aiad2026.fig6, tmp_path)["ReLU"]).tolist() == [0, 1, 2, 3]
+def test_figures_5_and_6_run_from_end_to_end(tmp_path):
+    found = run_small(aiad2026.fig5, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 20, 6, [0, 4, 8, 12]))
+    judged(aiad2026.fig5, found)
+    assert epochs_of(judged(aiad2026.fig6, found)["ReLU"]).tolist() == [0, 1, 2, 3]
 
 
-def test_figure_7_runs_from_end_to_end(tmp_path, monkeypatch):
-    tiny = prediction._Sizes(16, 3, (36.0, 12.0), 20, 10, 5, 6, 2, 1, 1e-4, 8, ((72.0, 24.0), 20, 10))
-    monkeypatch.setattr(prediction, "_SCALES", both(tiny))
-    assert len(complete(aiad2026.fig7, tmp_path)) == 5
+def test_figure_7_runs_from_end_to_end(tmp_path):
+    def tiny(recipe):
+        return smaller(recipe, 16, 3, 20, 5, [0, 4, 8, 40 if "long" in recipe.name else 20], n_test=10)
+
+    assert len(judged(aiad2026.fig7, run_small(aiad2026.fig7, Lab(tmp_path), tiny, scale="paper"))) == 5
 
 
 def test_the_layers_of_figures_8_and_9_are_the_linear_maps_of_the_blocks():
@@ -492,33 +485,38 @@ def test_the_layers_of_figures_8_and_9_are_the_linear_maps_of_the_blocks():
     assert np.std(first.a) == pytest.approx(1 / 32, rel=0.03)
 
 
-def test_figures_8_and_9_run_from_end_to_end(tmp_path, monkeypatch):
-    tiny = symmetry._Sizes(4, 16, 3, 2, (18.0, 6.0), 20, 10, 5, 2, 1, (1, 3, 2, 6), 1)
-    monkeypatch.setattr(symmetry, "_SCALES", both(tiny))
-    assert len(complete(aiad2026.fig8, tmp_path)) == 3
-    complete(aiad2026.fig9, tmp_path)
+def test_figures_8_and_9_run_from_end_to_end(tmp_path):
+    found = run_small(aiad2026.fig8, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 20, 5, [0, 4, 8], n_test=10))
+    judged(aiad2026.fig8, found)
+    judged(aiad2026.fig9, found | {symmetry.PRINTED: found[symmetry.FROZEN]})
+    assert list(aiad2026.fig8.recipes("paper")) == [symmetry.FROZEN, symmetry.TRAINED, symmetry.PRINTED]
 
 
-def test_figure_10_runs_from_end_to_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(density, "_SCALES", both(density._Sizes(16, (36.0, 12.0), 10, 5, 1)))
-    complete(aiad2026.fig10, tmp_path)
+def test_figure_10_runs_from_end_to_end(tmp_path):
+    judged(
+        aiad2026.fig10,
+        run_small(aiad2026.fig10, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 8, 10, 5, [0, 10, 100])),
+    )
 
 
 def test_table_1_runs_from_end_to_end_on_digits(tmp_path, monkeypatch):
-    monkeypatch.setattr(mnist, "at_hand", lambda file: False)
-    monkeypatch.setattr(mnist, "_DIGITS", (200, 50))
-    monkeypatch.setattr(mnist, "_SCALES", both(mnist._Sizes(200, 50, 4, 1)))
+    def tiny(recipe):
+        return altered(recipe, data={"n": 200, "n_test": 50}, times=times_of(recipe.flow, [0, 4, 8]))
+
+    monkeypatch.delenv("UNLAZY_DATA", raising=False)
+    monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path / "cache"))
     names = ("MLP", "RF-LR r = 5", "RF-LR r = 10", "RF-LR r = 15", "RF-LR r = 25", "RF-LR r = 50", "LR only r = 32")
-    assert tuple(mnist.ROWS) == names
-    found = complete(aiad2026.table1, tmp_path)
+    found = run_small(aiad2026.table1, Lab(tmp_path), tiny)
+    assert tuple(found) == names
+    assert judged(aiad2026.table1, found)
     assert aiad2026.table1.claims(found)[0].holds  # counts do not depend on training
 
 
 def test_the_width_study_runs_from_end_to_end_on_coupled_networks(tmp_path, monkeypatch):
     tiny = against._Sizes((8, 16), 64, 6, (1 / 4, 1 / 8), (1 / 4, 1 / 8), 40, 2)
-    monkeypatch.setattr(against, "_SCALES", both(tiny))
+    monkeypatch.setattr(against, "_SCALES", {"quick": tiny})
     monkeypatch.setattr(against, "_NARROW", 8)
-    found = complete(aiad2026.distance, tmp_path)
+    found = judged(aiad2026.distance, Lab(tmp_path).run_all(aiad2026.distance.recipes("quick")))
     part, whole = (found[f"{against.WIDTH}{n}"]["trained-neurons.block-2"].values for n in (8, 64))
     np.testing.assert_array_equal(part[:, 0], whole[:, 0, :8])  # a narrow network is the beginning of a wide one
     assert np.abs(part[:, -1] - whole[:, -1, :8]).max() > 0

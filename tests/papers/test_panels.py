@@ -1,41 +1,47 @@
 """Panels: every one is complete, and its claims can hold and can fail."""
 
 import dataclasses
+import functools
+import json
 import re
+import sys
 from collections import Counter
 
-import msgspec
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
+import xarray as xr
 
 import unlazy.papers
-from made_up import RATES, TIMES, exponential, random_labels, shrink
-from unlazy._catalogue import modules
+from made_up import RATES, TIMES, altered, exponential, random_labels, run_small
 from unlazy._errors import UserError
-from unlazy.data import images, tabular
+from unlazy._registry import modules
+from unlazy.data import Dataset, images, tabular
 from unlazy.data._image_files import Labelled
-from unlazy.lab import Lab, Recipe, bring_to_life
-from unlazy.papers import Claim, Panel, chen2022, choose, panels
+from unlazy.flows import Flow
+from unlazy.lab import Lab, Recipe, build, parse
+from unlazy.networks import Network
+from unlazy.papers import Claim, Panel, check_claims, chen2022, choose, grid, option, panels, recipe_of, values
+from unlazy.papers._curves import (
+    even_steps,
+    exponent,
+    log_steps,
+    mean_sd,
+    median_range,
+    min_max,
+    plural,
+    quadratic_times,
+)
 from unlazy.papers.chen2022._curves import decay
+from unlazy.papers.zhou2023 import channels, prediction
+from unlazy.probes import Probe
+from unlazy.report import reproduce
+from unlazy.theory.zhou2023 import Linearisation, Prediction
 
 PANELS = panels()
 PAPERS = [module for module in modules(unlazy.papers) if module.__name__.count(".") == 2]  # not the files of a folder
 contract = pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS.keys())
-
-
-class Asked(Exception):
-    """The lab was asked to run something."""
-
-
-class Looking:
-    """A lab that notes which recipes it is asked for, and runs none."""
-
-    def __init__(self):
-        self.recipes = []
-
-    def run(self, recipe):
-        self.recipes.append(recipe)
-        raise Asked
 
 
 # ---------------------------------------------------------------- every panel
@@ -62,11 +68,10 @@ def test_every_paper_introduces_itself():
 
 
 def test_two_papers_may_both_have_a_figure_1(tmp_path, monkeypatch):
-    text = (
-        "from unlazy.papers.chen2022 import RandomLabels\nfig1 = RandomLabels('x', True)\nfig1.key = 'zzz2099/fig1'\n"
-    )
+    text = "from unlazy.papers.chen2022 import RandomLabels\nfig1 = RandomLabels(1, True)\nfig1.key = 'zzz2099/fig1'\n"
     (tmp_path / "zzz2099.py").write_text(text)
-    monkeypatch.setattr(unlazy.papers, "__path__", [*unlazy.papers.__path__, str(tmp_path)])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("UNLAZY_PLUGINS", "zzz2099")
     assert {"chen2022/fig1", "zzz2099/fig1"} <= set(panels())
     assert [panel.key for panel in choose("zzz2099")] == ["zzz2099/fig1"]
 
@@ -87,42 +92,100 @@ def test_scales_are_quick_and_paper(panel):
     assert panel.scales["quick"] != panel.scales["paper"]
 
 
-@pytest.fixture
-def published(monkeypatch):
-    """Published files as large as the real ones, of which none has to be here."""
+@pytest.fixture(scope="module")
+def recipes():
+    """Give the recipes of a panel at a scale, each stated once, as on a machine that has all published files."""
     rng = np.random.default_rng(0)
-    blank = {"train": Labelled(np.zeros((60_000, 1, 28, 28), np.uint8), np.arange(60_000) % 10)}
-    colours = Labelled(np.zeros((6000, 3, 32, 32), np.uint8), np.arange(6000) % 10)
-    monkeypatch.setattr(tabular, "load", lambda table, folder=None: rng.normal(size=(60, table.columns)))
-    monkeypatch.setattr(images, "fetch", lambda *sources, folder=None: sources[0].name)
-    monkeypatch.setattr(images, "find", lambda *sources, folder=None: "here")
-    monkeypatch.setattr(images, "read_archive", lambda path: (colours, colours))
-    monkeypatch.setattr(
-        images, "read_idx", lambda name: blank["train"].images[:, 0] if "images" in name else blank["train"].labels
+
+    def labelled(*shape):
+        return Labelled(rng.integers(0, 256, (600, *shape)).astype(np.uint8), np.arange(600) % 10)
+
+    grey, colour = labelled(1, 28, 28), labelled(3, 32, 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabular, "load", lambda table, folder=None: rng.normal(size=(60, table.columns)))
+        patch.setattr(images, "fetch", lambda *sources, folder=None: sources[0].name)
+        patch.setattr(images, "find", lambda *sources, folder=None: "here")
+        patch.setattr(images, "read_archive", lambda path: (colour, colour))
+        patch.setattr(images, "read_idx", lambda name: grey.images[:, 0] if "images" in name else grey.labels)
+        known = Prediction(Linearisation(np.diag([5.0, 2.0, 1.0]), np.zeros(3), 1), *rng.normal(size=(2, 4, 3)))
+        for module in (channels, prediction):  # which predict from networks of full size when to observe them
+            patch.setattr(module, "predictions", lambda recipe: (known,) * recipe.seeds)
+        yield functools.cache(lambda key, scale: PANELS[key].recipes(scale))
+
+
+@functools.cache
+def data_of(written):
+    """Draw a section of data with few samples: all that networks ask of data is their shape."""
+    section = json.loads(written)
+    few = {name: min(section[name], 12) for name in ("n", "n_test", "n_held") if name in section}
+    return build(section | few, Dataset, "data", key=jax.random.key(0))
+
+
+@functools.cache
+def network_of(written, inputs, outputs, image):
+    """Build a network of any size, with shapes in the place of arrays: every option is checked, nothing is drawn."""
+    given = {"inputs": inputs, "outputs": outputs, "image": image}
+    return eqx.filter_eval_shape(
+        lambda key: build(json.loads(written), Network, "network", key=key, **given), jax.random.key(0)
     )
 
 
-@contract
-@pytest.mark.parametrize("scale", ["quick", "paper"])
-def test_recipes_are_good(panel, scale, published):
-    """The first recipe of each panel names only what there is; its sizes are cut so that drawing takes no time."""
-    lab = Looking()
-    with pytest.raises(Asked):
-        panel.run(scale, lab)
-    (recipe,) = lab.recipes
-    assert isinstance(recipe, Recipe)
-    network = {**recipe.network, "width": 4} if "width" in recipe.network else recipe.network
-    made = bring_to_life(msgspec.structs.replace(recipe, network=network, seeds=1))
-    assert made.probes
-    assert recipe.digest
+@functools.cache
+def flow_of(written):
+    return build(json.loads(written), Flow, "flow")
+
+
+@functools.cache
+def probe_of(written):
+    """Build a probe and give what it is called in results."""
+    section = json.loads(written)
+    options = {"kind": section} if isinstance(section, str) else section
+    plain = {name: value for name, value in options.items() if name not in ("as", "when")}
+    assert options.get("when", "end") in ("end", "always")
+    assert isinstance(build(plain, Probe, "probes"), Probe)
+    return options.get("as", options["kind"])
+
+
+both_scales = pytest.mark.parametrize("scale", ["quick", "paper"])
 
 
 @contract
-def test_seeds_can_be_chosen(panel):
-    lab = Looking()
-    with pytest.raises(Asked):
-        panel.run("quick", lab, seeds=7)
-    assert lab.recipes[0].seeds == 7
+@both_scales
+def test_every_recipe_round_trips_and_no_two_are_the_same(panel, scale, recipes):
+    given = recipes(panel.key, scale)
+    assert given
+    for label, recipe in given.items():
+        assert label == label.strip() != ""
+        assert isinstance(recipe, Recipe)
+        assert recipe.name.startswith(panel.key.partition("/")[0])
+        assert parse(json.loads(recipe.json())).json() == recipe.json()
+    assert len({recipe.digest for recipe in given.values()}) == len(given)
+
+
+@contract
+@both_scales
+def test_every_recipe_names_what_exists_with_options_that_it_has(panel, scale, recipes):
+    """The network is the one that would be trained, at its full size; data have the full dimension and few samples."""
+    for label, recipe in recipes(panel.key, scale).items():
+        table = json.loads(recipe.json())  # as a file would have it
+        data = data_of(json.dumps(table["data"]))
+        network = network_of(json.dumps(table["network"]), data.inputs, data.outputs, data.x.shape[1:])
+        assert isinstance(network, Network), label
+        assert isinstance(flow_of(json.dumps(table["flow"])), Flow), label
+        probes = [probe_of(json.dumps(probe)) for probe in table["probes"]]
+        assert probes, label
+        assert len(set(probes)) == len(probes), label
+        assert recipe.grid()[0] == 0, label
+
+
+@contract
+def test_seeds_can_be_chosen(panel, recipes):
+    """A number of seeds is that of every run, but for those of which one is always enough."""
+    scale, count = ("quick", 3)
+    given = panel.recipes(scale, count)
+    assert {recipe.seeds for recipe in given.values()} <= {1, count}
+    assert next(iter(given.values())).seeds == count
+    assert set(given) == set(recipes(panel.key, scale))
 
 
 def test_each_paper_has_one_panel_in_the_demo():
@@ -222,17 +285,6 @@ def test_rates_are_those_of_the_curves():
     np.testing.assert_allclose(shares, 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("status", ["diverged", "step_limit"])
-def test_an_unfinished_run_is_not_judged(status):
-    results = random_labels()
-    broken = random_labels(status=status)["m=512 n=40"]
-    with pytest.raises(UserError, match=rf"The run 'm=512 n=40' ended early \({status}, .*\): its claims cannot be"):
-        chen2022.fig1.claims({**results, "m=512 n=40": broken})
-    broken.attrs["status"] = status  # as a file with one seed gives it back
-    with pytest.raises(UserError, match=rf"ended early \({status}\)"):
-        chen2022.fig5.claims({**results, "m=512 n=40": broken})
-
-
 def test_claims_are_plain_and_final():
     claim = chen2022.fig1.claims(random_labels())[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -253,17 +305,169 @@ def test_both_figures_draw_their_own_width():
     assert "m = 512" in chen2022.fig5.draw(turned).axes[0].get_title()
 
 
-def test_figures_1_and_5_run_from_end_to_end(tmp_path, monkeypatch):
-    shrink(monkeypatch)
-    lab = Lab(tmp_path)
-    results = chen2022.fig1.run("quick", lab)
-    assert list(results) == ["m=8 n=20", "m=8 n=40", "m=4 n=20", "m=4 n=40"]
+def test_figures_1_and_5_run_from_end_to_end(tmp_path):
+    def tiny(recipe):
+        width = recipe.network["width"] // 128
+        return altered(recipe, network={"width": width}, data={"d": 3}, flow="descent", times=[0.0, 2.0, 4.0])
+
+    results = run_small(chen2022.fig1, Lab(tmp_path), tiny)
+    assert list(results) == [f"m={m} n={n}" for m in (1024, 512) for n in RATES]
     for run in results.values():
         assert run["train-loss"].shape == (1, 3)
         assert np.all(np.diff(run["train-loss"], axis=1) < 0)
     assert len(chen2022.fig1.claims(results)) == 3
     assert chen2022.fig1.draw(results).axes
     told = []
-    again = chen2022.fig5.run("quick", Lab(tmp_path, lambda recipe, share, note: told.append(note)))
-    assert told == ["stored"] * 4
-    assert list(again) == ["m=4 n=20", "m=4 n=40", "m=8 n=20", "m=8 n=40"]
+    again = run_small(chen2022.fig5, Lab(tmp_path, lambda recipe, share, note: told.append(note)), tiny)
+    assert told == ["stored"] * 8
+    assert list(again) == [f"m={m} n={n}" for m in (512, 1024) for n in RATES]
+
+
+# ---------------------------------------------------------------- running and judging
+
+
+@contract
+def test_runs_that_ended_early_are_not_judged(panel):
+    """Whatever the panel: its claims are not even asked for."""
+    lost = xr.Dataset(attrs={"finished": 0, "status": ["finished", "step_limit"]})
+    with pytest.raises(UserError, match=r"The run 'm = 4' ended early \(finished, step_limit\): its claims cannot be"):
+        check_claims(panel, {"m = 4": lost})
+    lost.attrs["status"] = "step_limit"  # as a file with one seed gives it back
+    with pytest.raises(UserError, match=r"ended early \(step_limit\)"):
+        check_claims(panel, {"m = 4": lost})
+
+
+def test_a_run_that_diverged_is_judged_only_where_the_panel_says_so():
+    class Indifferent:
+        def claims(self, results):
+            return [Claim("it diverges", "it does", ", ".join(results), True)]
+
+    lost = {"m = 4": xr.Dataset(attrs={"finished": 0, "status": ["finished", "diverged"]})}
+    panel = Indifferent()
+    with pytest.raises(UserError, match="ended early"):
+        check_claims(panel, lost)
+    panel.may_diverge = True
+    assert [claim.measured for claim in check_claims(panel, lost)] == ["m = 4"]
+    assert [key for key, one in PANELS.items() if one.may_diverge] == ["aiad2026/fig2"]
+
+
+MINE = """
+from matplotlib.figure import Figure
+from unlazy.lab import Recipe
+from unlazy.papers import Claim, Panel, grid
+
+class Mine(Panel):
+    key, title, caption = "mine2026/fig1", "Two widths", "Losses of two widths."
+    scales = {"quick": "two widths", "paper": "two widths, twice"}
+    given = []
+
+    def recipes(self, scale, seeds=None):
+        self.given.append((scale, seeds))
+        return {
+            f"width {m}": Recipe(
+                data={"kind": "random-labels", "n": 4, "d": 2},
+                network={"kind": "two-layer", "width": m},
+                flow="descent",
+                times=[0.0, 1.0],
+                probes=["train-loss"],
+                seeds=seeds or 1,
+                dtype="float32",
+            )
+            for m in (2, 4)
+        }
+
+    def claims(self, results):
+        runs = grid(results, "network.width")
+        fall = all(run["train-loss"][0, 1] < run["train-loss"][0, 0] for run in runs.values())
+        return [Claim("both fall", "-", str(sorted(runs)), bool(fall))]
+
+    def draw(self, results):
+        figure = Figure()
+        figure.subplots().plot([0, 1])
+        return figure
+
+mine = Mine()
+half = type("Half", (), {"key": "x", "title": "x"})
+"""
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A module of the user's own."""
+    (tmp_path / "my_panels.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("my_panels", None)
+
+
+def test_a_panel_of_the_users_own_is_reproduced(outside, tmp_path):
+    for name in ("my_panels:mine", "my_panels:Mine"):
+        (panel,) = choose(name)
+        record = reproduce(panel, "quick", Lab(tmp_path / "runs"), seeds=2)
+        assert panel.given[-1] == ("quick", 2)
+        assert record.holds
+        assert record.claims[0].measured == "[(2,), (4,)]"
+        assert list(record.recipes) == ["width 2", "width 4"]
+
+
+def test_what_is_not_a_panel_is_refused_in_a_sentence(outside):
+    with pytest.raises(UserError, match="where a panel was wanted"):
+        choose("my_panels:half")
+    with pytest.raises(UserError, match="my_panels"):
+        choose("my_panels:missing")
+    with pytest.raises(UserError, match="nowhere_at_all"):
+        choose("nowhere_at_all:fig1")
+
+
+# ---------------------------------------------------------------- what panels share
+
+
+def stored(**recipe):
+    return xr.Dataset(attrs={"recipe": json.dumps(recipe)})
+
+
+def test_options_come_from_the_recipe_of_a_run():
+    run = stored(data={"n": 3}, network={"widths": [8, 4], "scaling": {"gamma": 0.5}}, flow="descent")
+    assert option(run, "data.n") == 3
+    assert option(run, "network.widths.1") == 4
+    assert option(run, "network.scaling") == {"gamma": 0.5}
+    assert option(run, "flow.kind") == "descent"  # a section may be only a name
+    assert option(run, "flow.rate", None) is None
+    with pytest.raises(KeyError, match=r"'flow.rate' is not in the recipe"):
+        option(run, "flow.rate")
+
+
+def test_runs_are_arranged_by_their_options():
+    results = {"a": stored(n=2, d={"m": [1]}), "b": stored(n=1, d={"m": [1]}), "c": stored(n=2, d={})}
+    assert values(results, "n") == [2, 1]
+    assert values(results, "d.m") == [[1]]
+    assert grid({"a": results["a"], "b": results["b"]}, "n", "d.m.0") == {(2, 1): results["a"], (1, 1): results["b"]}
+
+
+def test_the_recipe_of_a_run_is_given_back():
+    recipe = chen2022.fig1.recipes("quick")["m=512 n=20"]
+    assert recipe_of(xr.Dataset(attrs={"recipe": recipe.json()})) == recipe
+
+
+def test_times_and_steps():
+    times = quadratic_times(50_000.0)
+    assert (times[0], times[-1], len(times)) == (0.0, 50_000.0, 41)
+    assert np.all(np.diff(times, 2) >= -1)  # ever further apart, up to rounding
+    assert even_steps(10, 3) == [0, 5, 10]
+    assert even_steps(1, 9) == [0, 1]
+    assert log_steps(100, 3) == [0, 1, 10, 100]
+
+
+def test_numbers_over_seeds_in_words():
+    three = np.array([1.0, 2.0, 6.0])
+    assert median_range(three) == "2 (1 to 6)"
+    assert median_range(np.array([2.0])) == "2"
+    assert mean_sd(three) == "3 ± 3"
+    assert mean_sd(np.array([2.0])) == "2"
+    assert min_max(three) == "1 to 6"
+    assert min_max(np.array([2.0, 2.0])) == "2"
+    assert [plural(1), plural(1200), plural(2, "run")] == ["1 seed", "1,200 seeds", "2 runs"]
+
+
+def test_exponents_are_those_of_power_laws():
+    assert exponent((10, 100, 1000), [3 * m**-0.5 for m in (10, 100, 1000)]) == pytest.approx(-0.5)

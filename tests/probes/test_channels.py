@@ -35,7 +35,7 @@ STACK = MeanFieldStack((6, 5, 4), 1, ranks=(3, 2), activation=Tanh(), key=KEY)
 
 
 def look(probe, network=STACK, start=None):
-    return probe(network, network if start is None else start, DATA, Squared())
+    return probe.of(network, network if start is None else start, DATA, Squared())
 
 
 def test_channels_are_the_blocks_along_a_line():

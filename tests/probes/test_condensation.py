@@ -40,14 +40,14 @@ def gathered(sizes=(5, 4, 3), spread=0.02, signs=True):
     return length[:, None] * (sense[:, None] * AXES[which] + noise), which, sense
 
 
-def layer(vectors, activation=None, outputs=None):
+def layer(vectors, activation="tanh", outputs=None):
     width = len(vectors)
     net = TwoLayer(width, DIM, outputs, activation=activation, scaling=mean_field, key=jax.random.key(0))
     return altered(net, w=jnp.asarray(vectors))
 
 
 def look(probe, net):
-    return probe(net, net, DATA, Squared())
+    return probe.of(net, net, DATA, Squared())
 
 
 def test_cosines_are_the_definition():
@@ -189,7 +189,7 @@ def test_every_layer_of_a_convolutional_network_is_seen():
     assert set(look(Condensation("conv2"), net)) == {"conv2"}
     assert look(CosineMatrix("conv2-kernels"), net)["conv2-kernels"].shape == (12, 12)
     chosen = look(InputWeights(("conv1", "conv2-kernels")), net)
-    close(chosen["conv1"], net.weights()["conv1"])
+    close(chosen["conv1"], net.layers()["conv1"].weights())
     assert set(chosen) == {"conv1", "conv2-kernels"}
     assert set(look(InputWeights(), net)) == set(seen)
     for probe in (Condensation("conv3"), InputWeights(("conv3",))):

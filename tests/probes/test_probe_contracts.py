@@ -1,153 +1,187 @@
-"""Contracts that every probe found in the room must keep, made as its class is made without options."""
+"""Contracts of every registered probe on every registered network in every coordinate system.
+
+The probes are made without options. A probe that is not made for a network says so with a sentence.
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from close import close
-from unlazy import probes
-from unlazy._catalogue import members
 from unlazy._errors import UserError
+from unlazy._registry import members
 from unlazy.data import Dataset
-from unlazy.flows import Descent
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, RandomLayers, Tied, TwoLayer
-from unlazy.probes import Probe
+from unlazy.networks import MeanFieldStack, TangentModel, TwoLayer
+from unlazy.probes import Kernel, KernelMatrix, Observation, Probe, Transfer
+from unlazy.testing._probes import fits, inside_is_by_hand, results_are_finite_floats, short_runs, works_under_vmap
 
-MEMBERS = members(probes, Probe)
-PROBES = {name: member() for name, member in MEMBERS.items()}
+PROBES = {name: member() for name, member in members("probe").items()}
+PROBES["transfer"] = Transfer(hidden=3, steps=5)  # its default trains for thousands of steps
+EXAMPLES = {name: member.examples(key=jax.random.key(1)) for name, member in members("network").items()}
+NETWORKS = [(name, index) for name, listed in EXAMPLES.items() for index in range(len(listed))]
+OF_NEURONS = ("condensation", "cosine-matrix", "alignment", "importance", "pruning", "transfer", "weight-movement")
 contract = pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES.keys())
-WIDTH, LOSS = 8, Squared()
+everywhere = pytest.mark.parametrize(("kind", "index"), NETWORKS, ids=[f"{name}-{index}" for name, index in NETWORKS])
 
 
-@pytest.fixture(scope="module")
-def data():
-    keys = jax.random.split(jax.random.key(0), 3)
-    x, x_test, held = (jax.random.normal(key, (size, 3)) for key, size in zip(keys, (6, 4, 6), strict=True))
-    held_out = Dataset(held, jnp.sign(held[:, 0]))
-    return Dataset(x, jnp.sign(x[:, 0]), x_test, jnp.sign(x_test[:, 0]), held_out=held_out)
+class Mine(Probe):
+    """A user's probe that reads raw inputs, evaluates on slices of them, and asks for the start."""
+
+    def __call__(self, obs):
+        x, data = obs.x, obs.data
+        outputs = obs.network(data.x[-3:])
+        return {
+            "last": outputs,
+            "handle": obs.network(x[-3:]),
+            "back": obs.network(x[jnp.asarray([3, 1])]),
+            "size": jnp.mean(data.x**2),
+            "start": obs.at_start(KernelMatrix()) - obs.kernel(),
+            "changed": obs.network(data.x) - obs.start(data.x),
+            "weighed": jnp.sum(data.x.reshape(data.n, -1) @ data.x.reshape(data.n, -1).T),
+        }
 
 
-@pytest.fixture(scope="module")
-def runs(data):
-    """Short runs at which all probes look together that are made for such a network; the flow does frozen work once."""
-    networks = [
-        TwoLayer(WIDTH, 3, embedding=RandomLayers((5,)), key=jax.random.key(1)),
-        MeanFieldStack((6, WIDTH), 3, ranks=2, key=jax.random.key(1)),
-        MeanFieldStack(
-            (6, WIDTH),
-            3,
-            ranks=1,
-            train=("w", "wb"),
-            bias=(False, Constant(0.5)),
-            amplitude=(Tied(), Constant(1.0)),
-            clip=(0.1, 0.2, 0.3),
-            key=jax.random.key(1),
-        ),
-    ]
-    return [
-        Descent(rate=0.5)(
-            network, data, [0.0, 2.0], {name: one for name, one in PROBES.items() if fits(one, network, data)}
-        )
-        for network in networks
-    ]
+@functools.cache
+def example(kind, index):
+    network, data = EXAMPLES[kind][index]
+    # A test set and a held-out set for all, so that every probe has what it needs.
+    test = data if data.x_test is None else None
+    x_test, y_test = (data.x[:4] * 0.7, data.y[:4]) if test is not None else (data.x_test, data.y_test)
+    held = Dataset(data.x * 0.9, data.y)
+    return network, Dataset(data.x, data.y, x_test, y_test, held_out=held, name=data.name)
 
 
-def fits(probe, network, data):
-    """Whether a probe is made for such a network; if not, it says so."""
-    try:
-        eqx.filter_eval_shape(probe, network, network, data, LOSS)
-    except UserError:
-        return False
-    return True
+@functools.cache
+def watched(kind, index):
+    network, data = example(kind, index)
+    probes = PROBES | {"mine": Mine()}
+    return short_runs(
+        {name: one for name, one in probes.items() if fits(one, prepared(network, data), data)}, network, data
+    )
 
 
-@pytest.fixture
-def run(probe, runs, data):
-    """The last run that suits the probe."""
-    return [run for run in runs if fits(probe, run.start, data)][-1]
+def prepared(network, data):
+    """An infinite embedding has values on its points only."""
+    return network.prepare(data).network.restore()
 
 
-def look(probe, now, start, data):
-    return eqx.filter_jit(probe)(now, start, data, LOSS)
-
-
-def same(one, other, rel=1e-9, abs=1e-11):
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
-        close(a, b, rel=rel, abs=abs)
-
-
-def test_the_room_is_found():
+def test_probes_are_found():
     wanted = {"train-loss", "test-loss", "test-error", "feature-movement", "weight-movement", "kernel", "active-share"}
-    wanted |= {"importance", "pruning", "transfer"}
-    assert wanted <= set(MEMBERS)
+    assert wanted | {"importance", "pruning", "transfer"} <= set(PROBES)
+
+
+@everywhere
+def test_inside_a_flow_is_by_hand(kind, index):
+    """Every probe at once: the runs and compilations are shared."""
+    for coordinates, run in watched(kind, index).items():
+        assert {"train-loss", "kernel", "weight-movement", "mine"} <= set(run.seen)
+        inside_is_by_hand(run, f"{kind}-{index} in {coordinates}")
+        results_are_finite_floats(run, f"{kind}-{index} in {coordinates}")
+
+
+@everywhere
+def test_coordinates_do_not_matter(kind, index):
+    runs = watched(kind, index)
+    if "gram" in runs:
+        weights, gram = runs["weights"], runs["gram"]
+        assert set(weights.seen) == set(gram.seen)
+        for here, there in zip(jax.tree.leaves(gram.seen), jax.tree.leaves(weights.seen), strict=True):
+            close(here, there, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["two-layer", "mean-field-stack", "conv-net"])
+@pytest.mark.parametrize(
+    "name", ["condensation", "cosine-matrix", "alignment", "importance", "pruning", "transfer", "weight-movement"]
+)
+def test_probes_of_neurons_work_on_all_networks_with_neurons(kind, name):
+    for index in range(len(EXAMPLES[kind])):
+        network, data = example(kind, index)
+        if network.layers():
+            assert fits(PROBES[name], prepared(network, data), data), (kind, index)
+
+
+@functools.cache
+def some_run(name):
+    """A run that suits the probe: the first network that it is made for."""
+    for kind, index in NETWORKS:
+        for run in watched(kind, index).values():
+            if name in run.probes:
+                return run
+    raise AssertionError(f"No network suits {name}.")
 
 
 @contract
-def test_by_hand_is_the_same_as_inside_a_flow(probe, run, data):
+def test_every_probe_suits_a_network_and_works_under_vmap(probe):
     name = next(name for name, one in PROBES.items() if one is probe)
-    seen = jax.tree.map(lambda values: values[-1], run.seen[name])
-    same(look(probe, run.final, run.start, data), seen)
-    first = jax.tree.map(lambda values: values[0], run.seen[name])
-    same(look(probe, run.start, run.start, data), first)
+    works_under_vmap(probe, some_run(name))
 
 
 @contract
-def test_what_is_seen_are_finite_floats(probe, run, data):
-    leaves = jax.tree.leaves(look(probe, run.final, run.start, data))
-    assert leaves, "a probe that sees nothing"
-    for leaf in leaves:
-        assert leaf.dtype == jnp.float64
-        assert np.all(np.isfinite(leaf))
-
-
-@contract
-def test_precision_is_kept(probe, run, data):
+def test_precision_is_kept(probe):
+    run = some_run(next(name for name, one in PROBES.items() if one is probe))
     ends = (run.final, run.start)
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, ends)
-    leaves = jax.tree.leaves(look(probe, *single, data.astype("float32")))
+    look = eqx.filter_jit(lambda now, start, data: probe.of(now, start, data, Squared()))
+    leaves = jax.tree.leaves(look(*single, run.data.astype("float32")))
     assert all(leaf.dtype == jnp.float32 for leaf in leaves)
 
 
 @contract
-def test_what_neurons_are_called_does_not_matter(probe, run, data):
-    order = jnp.asarray([3, 1, 7, 0, 6, 2, 5, 4])
-    layer = next(layer for layer, h in run.final.hidden(data.x).items() if h.shape[1] == WIDTH)
-    permuted = [network.permute(layer, order) for network in (run.final, run.start)]
-
-    def reordered(leaf):  # what belongs to a neuron goes where its neuron goes; what belongs to pairs has an order
-        return jnp.take(leaf, order, axis=leaf.shape.index(WIDTH)) if leaf.shape.count(WIDTH) == 1 else leaf
-
-    same(look(probe, *permuted, data), jax.tree.map(reordered, look(probe, run.final, run.start, data)))
-
-
-@contract
-def test_probes_work_under_vmap(probe, run, data):
-    now, start = (
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *pair)
-        for pair in ((run.final, run.start), (run.start, run.start))
-    )
-    together = eqx.filter_jit(lambda n, s: eqx.filter_vmap(lambda a, b: probe(a, b, data, LOSS))(n, s))(now, start)
-    for index, network in enumerate((run.final, run.start)):
-        same(jax.tree.map(lambda leaf, i=index: leaf[i], together), look(probe, network, run.start, data))
-
-
-@contract
-def test_order_of_samples_does_not_matter_to_what_is_averaged(probe, run, data):
-    back = jnp.asarray([5, 4, 3, 2, 1, 0])
-    turned = eqx.tree_at(lambda d: (d.x, d.y), data, (data.x[back], data.y[back]))
-    here, there = (look(probe, run.final, run.start, d) for d in (data, turned))
-    for a, b in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
-        if a.ndim == 0:
-            close(b, a, rel=1e-9, abs=1e-11)
-
-
-@contract
 def test_equal_probes_are_the_same_to_the_compiler(probe):
-    again = type(probe)()
+    again = type(probe)(**{field.name: getattr(probe, field.name) for field in dataclasses.fields(probe)})
     assert again == probe
     assert hash(again) == hash(probe)
     assert not jax.tree.leaves(probe)
+
+
+def test_the_kernel_at_the_start_is_computed_once():
+    calls = []
+
+    class Counting(TwoLayer):
+        def tangent_kernel(self, x, z=None):
+            calls.append(1)
+            return super().tangent_kernel(x, z)
+
+    data = example("two-layer", 0)[1]
+    counted = Counting(8, 3, key=0)
+    now = Observation(counted, counted, data, Squared())
+    Kernel()(now)
+    Kernel()(now)
+    assert len(calls) == 2  # now and at the start, whatever number of probes asks
+
+
+def test_an_observation_says_what_is_missing():
+    network, data = example("two-layer", 0)
+    bare = Observation(network, network, Dataset(data.x, data.y), Squared())
+    with pytest.raises(UserError, match="has no test set"):
+        _ = bare.test_outputs
+    with pytest.raises(UserError, match="samples = 99 is out of range"):
+        bare.kernel(99)
+
+
+def table():
+    """Probes against networks, as the documentation shows it."""
+    kinds = list(members("network"))
+    rows = ["| probe | " + " | ".join(f"`{kind}`" for kind in kinds) + " |", "|---|" + "---|" * len(kinds)]
+    for name in PROBES:
+        suits = [any(name in watched(k, i)["weights"].probes for k, i in NETWORKS if k == kind) for kind in kinds]
+        rows.append(f"| `{name}` | " + " | ".join("yes" if one else "-" for one in suits) + " |")
+    return "\n".join(rows)
+
+
+def test_the_documentation_shows_which_probe_suits_which_network():
+    page = (Path(__file__).parents[2] / "docs" / "probes.md").read_text()
+    assert table() in page, "docs/probes.md is out of date; the table is now:\n" + table()
+
+
+def test_tangent_models_are_networks_with_neurons():
+    network = example("two-layer", 0)[0]
+    model = TangentModel(network)
+    assert set(model.layers()) == {"hidden"}
+    assert not MeanFieldStack((float("inf"), 4), 3, key=0).layers().get("block-1")

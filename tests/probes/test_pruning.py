@@ -1,6 +1,5 @@
 """Pruning and transfer, against loops written out in NumPy."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +11,8 @@ from unlazy.activations import Relu
 from unlazy.data import Dataset
 from unlazy.flows import AtEnd, Descent
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import TwoLayer, Zipf, asymmetrical, dual, nested_sums
-from unlazy.probes import Importance, Pruning, TrainLoss, Transfer
+from unlazy.networks import Layout, TwoLayer, Zipf, asymmetrical, nested_sums
+from unlazy.probes import Importance, Observation, Pruning, TrainLoss, Transfer
 from unlazy.probes.transfer import _alike
 
 M, D = 9, 4
@@ -51,13 +50,13 @@ def importance(network):
 
 def test_importance_is_that_of_the_paper(problem):
     network, data = problem
-    seen = Importance()(network, network, data, Squared())
+    seen = Importance().of(network, network, data, Squared())
     close(seen["hidden"], importance(network), rel=1e-12)
 
 
 def test_pruned_networks_lose_their_least_important_neurons(problem):
     network, data = problem
-    seen = Pruning()(network, network, data, Squared(half=False))["hidden"]
+    seen = Pruning().of(network, network, data, Squared(half=False))["hidden"]
     order = np.argsort(importance(network))
     for pruned in range(M + 1):
         for which, x, y in (("train", data.x, data.y), ("test", data.x_test, data.y_test)):
@@ -71,7 +70,7 @@ def test_pruning_knows_losses_weights_and_missing_test_sets():
     x, y = drawn(6, 3)
     network, weight = made(3), jnp.arange(1.0, 7.0)
     data = Dataset(x, y, weight=weight)
-    seen = Pruning()(network, network, data, CrossEntropy())["hidden"]
+    seen = Pruning().of(network, network, data, CrossEntropy())["hidden"]
     assert set(seen) == {"train_risk", "train_error"}
     close(seen["train_risk"][0], CrossEntropy()(network(x), y, weight), rel=1e-10)
     close(seen["train_risk"][-1], np.log(3), rel=1e-10)
@@ -79,13 +78,13 @@ def test_pruning_knows_losses_weights_and_missing_test_sets():
 
 def test_pruning_is_the_same_in_gram_coordinates(problem):
     network, data = problem
-    other, seen = dual(network, data)
-    one = Pruning()(network, network, data, Squared())["hidden"]
-    two = Pruning()(other, other, seen, Squared())["hidden"]
-    first = Pruning()(other, other, eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0]), Squared())["hidden"]
+    other, x, x_test = network.gram_form(data).prepare(Layout())
+    one = Pruning().of(network, network, data, Squared())["hidden"]
+    two = Pruning()(Observation(other, other, data, Squared(), x, x_test))["hidden"]
+    raw = Pruning().of(other, other, data, Squared())["hidden"]
     for name in one:
         close(two[name], one[name], rel=1e-9, abs=1e-12)
-        close(first[name], one[name], rel=1e-9, abs=1e-12)
+        close(raw[name], one[name], rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("memory", [1.0, 200.0, 2.0**26])
@@ -120,7 +119,7 @@ def trained(features, y, k, hidden, steps, most, unit):
 def test_transfer_trains_a_small_network_on_the_best_features(unit):
     network = made()
     data = Dataset(*drawn(6), held_out=Dataset(*drawn(10, seed=2)))
-    seen = Transfer(features=(1, 3, 9), hidden=5, steps=20, unit=unit)(network, network, data, Squared(half=False))
+    seen = Transfer(features=(1, 3, 9), hidden=5, steps=20, unit=unit).of(network, network, data, Squared(half=False))
     x, y = (np.asarray(part) for part in (data.held_out.x, data.held_out.y))
     answers = np.maximum(x @ np.asarray(network.w).T / np.sqrt(D), 0)
     order = np.argsort(-importance(network))
@@ -133,9 +132,9 @@ def test_transfer_trains_a_small_network_on_the_best_features(unit):
 def test_transfer_looks_at_raw_inputs_from_gram_coordinates():
     network = made(3)
     data = Dataset(*drawn(6, 3), held_out=Dataset(*drawn(8, 3, seed=2)))
-    other, seen = dual(network, data)
+    other = network.gram_form(data).prepare(Layout()).network
     probe = Transfer(features=(2,), hidden=3, steps=4, samples=6)
-    one, two = (probe(net, net, d, Squared())["hidden"] for net, d in ((network, data), (other, seen)))
+    one, two = (probe.of(net, net, data, Squared())["hidden"] for net in (network, other))
     for name in one:
         close(two[name], one[name], rel=1e-9, abs=1e-12)
 
@@ -143,9 +142,9 @@ def test_transfer_looks_at_raw_inputs_from_gram_coordinates():
 def test_transfer_says_what_it_needs():
     network, (x, y) = made(), drawn(6)
     with pytest.raises(UserError, match="has no held-out set"):
-        Transfer()(network, network, Dataset(x, y), Squared())
+        Transfer().of(network, network, Dataset(x, y), Squared())
     with pytest.raises(UserError, match="10 features cannot be taken from 9 neurons"):
-        Transfer(features=(10,))(network, network, Dataset(x, y, held_out=Dataset(x, y)), Squared())
+        Transfer(features=(10,)).of(network, network, Dataset(x, y, held_out=Dataset(x, y)), Squared())
     for features in ((), (0, 1), (4, 2)):
         with pytest.raises(UserError, match="increase from at least 1"):
             Transfer(features=features)
@@ -165,4 +164,4 @@ def test_a_probe_at_the_end_looks_once(problem):
     curve = run.seen["pruning"]["hidden"]["train_risk"]
     assert curve.shape == (M + 1,)
     close(curve[0], run.seen["loss"][-1], rel=1e-9)
-    close(curve, Pruning()(run.final, run.start, data, Squared())["hidden"]["train_risk"], rel=1e-9)
+    close(curve, Pruning().of(run.final, run.start, data, Squared())["hidden"]["train_risk"], rel=1e-9)

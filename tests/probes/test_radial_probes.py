@@ -45,7 +45,7 @@ def parts(network, data):
 
 
 def look(probe, network, data, start=None):
-    return probe(network, network if start is None else start, data, LOSS)
+    return probe.of(network, network if start is None else start, data, LOSS)
 
 
 def test_the_second_layer(data):

@@ -5,14 +5,14 @@ import re
 from pathlib import Path
 
 from made_up import random_labels
+from unlazy.figures import canvas
 from unlazy.papers import Claim, Panel
-from unlazy.papers._figure import canvas
 
 HOSTILE = "<script>alert('1')</script> id=\"x\" url(#x) & 'single' </style></pre><!-- ]]> {{ 7 * 7 }} {% raw %} ½σ"
 
 
 class Drawn(Panel):
-    """Figure 1 with made-up results and any words; nothing is run."""
+    """Figure 1 with any words, and made-up results in the place of recipes, which the lab `Ready` takes."""
 
     key, title, caption, demo = "made2099/fig1", "A made-up figure", "Made up.", True
     scales = {"quick": "small", "paper": "large"}  # noqa: RUF012
@@ -21,7 +21,7 @@ class Drawn(Panel):
     def __init__(self, **words):
         vars(self).update(words)
 
-    def run(self, scale, lab, seeds=None):
+    def recipes(self, scale, seeds=None):
         results = random_labels()
         for run in results.values():
             run.attrs["recipe"] = self.recipe or self.text

@@ -4,15 +4,14 @@ import json
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pytest
-from drawn import Drawn, Page
+from drawn import Drawn
 
-from made_up import stored_run
+from made_up import Ready, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Lab, parse, read, read_run
+from unlazy.lab import parse, read, read_run
 from unlazy.report import gather, records, reproduce, write_report
-from unlazy.report.contents import curves, seeds, toml
+from unlazy.report.contents import seeds, toml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 
@@ -42,7 +41,7 @@ def test_seeds_in_words():
 def test_runs_of_panels_are_not_shown_twice(tmp_path):
     path = stored_run(tmp_path, "of a panel")
     alone = stored_run(tmp_path, "alone")
-    reproduce(Drawn(recipe=read_run(path).attrs["recipe"]), "quick", Lab(tmp_path))
+    reproduce(Drawn(recipe=read_run(path).attrs["recipe"]), "quick", Ready(tmp_path))
     contents = gather([tmp_path])
     assert list(contents.runs) == [alone]
     assert [record.panel for record in contents.records] == ["made2099/fig1"]
@@ -51,7 +50,7 @@ def test_runs_of_panels_are_not_shown_twice(tmp_path):
 
 def test_panels_stand_in_the_order_of_their_numbers(tmp_path):
     for key in ("b/fig10", "b/fig9", "a/fig2", "b/fig10-more"):
-        reproduce(Drawn(key=key), "quick", Lab(tmp_path))
+        reproduce(Drawn(key=key), "quick", Ready(tmp_path))
     wanted = ["a/fig2", "b/fig9", "b/fig10", "b/fig10-more"]
     assert [record.panel for record in gather([tmp_path]).records] == wanted
     only = gather([tmp_path], only={("b/fig9", "quick")})
@@ -60,7 +59,7 @@ def test_panels_stand_in_the_order_of_their_numbers(tmp_path):
 
 def test_single_files_and_several_folders(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
-    reproduce(Drawn(), "quick", Lab(one))
+    reproduce(Drawn(), "quick", Ready(one))
     run = stored_run(other)
     assert len(gather([one, other]).records) == 1
     assert list(gather([one, other]).runs) == [run]
@@ -68,34 +67,8 @@ def test_single_files_and_several_folders(tmp_path):
     assert (len(contents.records), list(contents.runs)) == (1, [run])
 
 
-def test_a_run_of_ones_own_is_told(tmp_path):
-    loss = np.array([[1.0, 0.1, 1e-4], [2.0, 0.2, 2e-4]])
-    stored_run(tmp_path, "my own", seeds=2, variables={"train-loss": loss, "flat": np.ones((2, 3))})
-    page = Page(write_report(gather([tmp_path]), tmp_path / "report.html"))
-    for words in (
-        "and 1 run",
-        "my own",
-        "2 plots.",
-        "Seeds: 0 to 1.",
-        'name = "my own"',
-        "method: descent",
-        "finished",
-    ):
-        assert words in page.text
-    assert page.tags.count("svg") == 1
-
-
-def test_curves_say_when_an_axis_is_logarithmic(tmp_path):
-    run = read_run(stored_run(tmp_path))
-    svg, words = curves(run)
-    assert svg.startswith("<svg")
-    assert words == "A plot of train-loss against t (vertical axis logarithmic); train-loss."
-    assert curves(run.isel(time=[0])) == ("", "")
-    assert curves(run.drop_vars("train-loss")) == ("", "")
-
-
 def test_a_page_that_is_too_large_says_so(tmp_path, monkeypatch):
-    reproduce(Drawn(), "quick", Lab(tmp_path))
+    reproduce(Drawn(), "quick", Ready(tmp_path))
     monkeypatch.setattr("unlazy.report.html._LARGEST", 1000)
     with pytest.raises(UserError, match=r"The report would have 0 MiB: give fewer results"):
         write_report(records(tmp_path), tmp_path / "report.html")

@@ -10,15 +10,14 @@ import msgspec
 import pytest
 from drawn import HOSTILE, Drawn, Page
 
-from made_up import random_labels
+from made_up import Ready, random_labels
 from unlazy._errors import UserError
-from unlazy.lab import Lab
 from unlazy.papers import Claim
 from unlazy.report import Record, records, reproduce, write_report
 
 
 def kept(folder, **words):
-    return reproduce(Drawn(**words), "quick", Lab(folder))
+    return reproduce(Drawn(**words), "quick", Ready(folder))
 
 
 # ---------------------------------------------------------------- records
@@ -41,7 +40,7 @@ def test_a_record_is_read_back_as_it_was(tmp_path):
 
 
 def test_each_panel_and_scale_has_a_record_of_its_own(tmp_path):
-    lab = Lab(tmp_path)
+    lab = Ready(tmp_path)
     for key in ("a2099/fig1", "a2099/fig1.1", "a2099/fig1.2"):
         for scale in ("quick", "paper"):
             reproduce(Drawn(key=key), scale, lab)
@@ -61,7 +60,7 @@ def test_the_summary_is_what_the_command_line_promises(tmp_path):
 
 
 def test_other_seeds_are_mentioned(tmp_path):
-    assert reproduce(Drawn(), "quick", Lab(tmp_path), seeds=9).settings == "small (run with seeds = 9)"
+    assert reproduce(Drawn(), "quick", Ready(tmp_path), seeds=9).settings == "small (run with seeds = 9)"
 
 
 def test_one_claim_that_fails_is_enough():
@@ -152,6 +151,10 @@ def test_the_report_is_one_file_that_needs_no_other(tmp_path):
     page = Page(path)
     assert not re.search(r"https?:|//\S", page.source)  # a comment of the script has a space there
     assert all(reference.startswith("#") for reference in page.references)
+    chen = kept(tmp_path / "papers", key="chen2022/fig1")
+    linked = Page(write_report([chen], tmp_path / "linked.html"))
+    outside = [reference for reference in linked.references if not reference.startswith("#")]
+    assert outside == ["https://arxiv.org/abs/2204.10782"], "a link to follow, and nothing that is fetched"
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
     assert page.tags.count("script") == 1
     assert "@import" not in page.source
@@ -163,19 +166,34 @@ def test_the_report_says_it_all(tmp_path):
     done = [kept(tmp_path, title="First", recipe=recipe), kept(tmp_path, title="Second", holds=False)]
     page = Page(write_report(done, tmp_path / "report.html"))
     assert "1 of 2 claims hold" in page.text
-    assert "over 2 panels; 24 s of computing." in page.text
+    assert "in 2 panels; computing time 24 s." in page.text
     assert page.tags.count("svg") == 2
     for words in ("First", "Second", "made2099/fig1 at quick scale: small", "Made up.", "it falls", "versions: unlazy"):
         assert words in page.text
     assert "unlazy reproduce made2099/fig1 --scale quick" in page.text
     assert page.tags.count("tr") == 3 + 2 * 2  # the overview and two tables of claims, with their heads
     assert page.text.count("does not hold") == 1
-    for words in ("A plot of it falls", "Seeds: 3 to 4.", 'name = "x" seed = 3 seeds = 2', "not asked"):
+    for words in ("A plot of it falls", "Seeds: 3 to 4.", 'name = "x" seed = 3 seeds = 2', "not checked"):
         assert words in page.text
 
 
 def test_a_report_of_nothing_is_a_report(tmp_path):
-    assert "0 of 0 claims hold" in Page(write_report([], tmp_path / "report.html")).text
+    text = Page(write_report([], tmp_path / "report.html")).text
+    assert "0 runs" in text
+    assert "claims" not in text
+
+
+def test_papers_are_introduced(tmp_path):
+    done = [kept(tmp_path, key="caron2023/fig1"), kept(tmp_path, key="made2099/fig1")]
+    page = Page(write_report(done, tmp_path / "report.html"))
+    for words in (
+        "Over-parameterised Shallow Neural Networks with Asymmetrical Node Scaling",
+        "François Caron, Fadhel Ayed, Paul Jung, Hoil Lee, Juho Lee, Hongseok Yang (2025)",
+        "Transactions on Machine Learning Research, arXiv:2302.01002.",
+        "Giving the nodes of a shallow network unequal sizes",
+        "made2099 (2099)",  # nothing is known of it but its key
+    ):
+        assert words in page.text
 
 
 def test_ids_of_two_figures_do_not_meet(tmp_path):

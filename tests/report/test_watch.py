@@ -11,8 +11,8 @@ import pytest
 
 from made_up import filmed, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Note
-from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page
+from unlazy.lab import Note, Store
+from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page, plain
 
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}"
 
@@ -73,8 +73,32 @@ def test_a_curve_fills_its_box(tmp_path):
     note(tmp_path, times=[0.0, 1.0, 4.0], seen={"a": [1.0, 3.0, 2.0], "b": [None, 1.0, None], "train-loss": [5.0, 5.0]})
     loss, a, b = jobs(tmp_path)[0].curves
     assert a.path == f"M0.0 {HIGH:.1f}L{WIDE / 4:.1f} 0.0L{WIDE:.1f} {HIGH / 2:.1f}"
-    assert (b.path, b.last) == ("", None)
+    assert (b.path, b.last, b.span) == ("", None, None)
+    assert a.span == (0.0, 4.0, 1.0, 3.0)
     assert loss.name == "train-loss", "the loss comes first"
+
+
+def test_json_has_all_curves_as_numbers_and_files_in_full(tmp_path):
+    seen = {f"p{index}": [float(index), None, 2.0] for index in range(6)}
+    path = note(tmp_path, times=[0.0, 1.0, 4.0, 9.0], seen=seen)
+    (job,) = plain(jobs(tmp_path))
+    assert job["file"] == path.name
+    assert [curve["name"] for curve in job["curves"]] == sorted(seen)
+    assert job["curves"][3] == {"name": "p3", "times": [0.0, 1.0, 4.0], "values": [3.0, None, 2.0]}
+    text = page(tmp_path, whole=False)
+    assert text.count("<svg") == 4, "the page shows a few curves only"
+    assert "from t = 0 to 4, between 2 and 3" in text
+    assert ">t = 0</text>" in text
+
+
+def test_a_damaged_checkpoint_is_an_interrupted_run(tmp_path):
+    path = tmp_path / "stopped-0123456789ab.checkpoint.npz"
+    np.savez(path, np.arange(1000.0))
+    whole = bytearray(path.read_bytes())
+    whole[200] ^= 255  # its checksum is wrong now
+    path.write_bytes(whole)
+    (job,) = jobs(tmp_path)
+    assert (job.state, job.clock) == ("interrupted", None)
 
 
 def test_a_checkpoint_of_a_run_that_goes_on_is_not_told_twice(tmp_path):
@@ -88,7 +112,7 @@ def test_what_is_not_whole_is_left_out(tmp_path):
     (tmp_path / "cut-0.nc").write_bytes(b"no netCDF")
     (tmp_path / "cut-0.live.json").write_text("{")
     assert jobs(tmp_path) == []
-    assert "Nothing has been run here yet" in page(tmp_path, whole=True)
+    assert "There are no runs in this folder yet" in page(tmp_path, whole=True)
 
 
 def test_a_result_that_is_replaced_is_read_again(tmp_path):
@@ -101,7 +125,7 @@ def test_a_result_that_is_replaced_is_read_again(tmp_path):
     changed.attrs["seconds"] = 9.0
     path.unlink()
     time.sleep(0.01)
-    changed.to_netcdf(path, engine="h5netcdf")
+    Store(tmp_path).save_as(path, changed)
     assert jobs(tmp_path)[0].seconds == 9.0
 
 

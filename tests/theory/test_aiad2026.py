@@ -333,14 +333,14 @@ def test_the_drive_is_what_backpropagation_gives():
     """Σ_p K(x, x_p) dL/df(x_p) B(x_p) against the gradient by amplitudes: dL/dA_jk = (1/m) Σ_p φ_j(x_p) dL/df B_k."""
     network = MeanFieldStack((7, 5), 1, ranks=2, train="a", amplitude=Uniform(1.0, mean=1.0), key=jax.random.key(2))
     data = Dataset(jnp.array([[0.4], [-0.7]]), jnp.array([1.0, -1.0]), weight=jnp.array([1.0, 3.0]))
-    seen = ChannelDrive()(network, network, data, Squared())
+    seen = ChannelDrive().of(network, network, data, Squared())
     slope = network.gradient(data, Squared())[1].blocks[0].a
     features = np.asarray(network.blocks[0].column(data.x.T))
     force = np.asarray(seen["signals"]) * np.asarray(seen["slope"])[:, None]
     close(slope, features @ force / 7, rel=1e-10, abs=1e-14)
     two = TwoLayer(4, 1, key=jax.random.key(0))
     with pytest.raises(UserError, match="Channels are those of a MeanFieldStack"):
-        ChannelDrive()(two, two, data, Squared())
+        ChannelDrive().of(two, two, data, Squared())
 
 
 def test_lemma_d_1_needs_the_slope_of_the_second_activation():

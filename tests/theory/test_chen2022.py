@@ -15,8 +15,8 @@ import pytest
 
 from close import close
 from unlazy import theory
-from unlazy._catalogue import kebab
 from unlazy._errors import UserError
+from unlazy._registry import kebab
 from unlazy.activations import Cubic, Custom, LeakyRelu, Linear, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset, random_labels
 from unlazy.flows import Descent
@@ -65,7 +65,7 @@ def imagined(example):
     def made(networks, data, times, loss=SUM, probes=None):
         start, *_ = networks
         probes = {} if probes is None else {kebab(type(one).__name__): one for one in probes}
-        looks = [{name: probe(now, start, data, loss) for name, probe in probes.items()} for now in networks]
+        looks = [{name: probe.of(now, start, data, loss) for name, probe in probes.items()} for now in networks]
         seen = jax.tree.map(lambda *values: np.stack(values), *looks) if probes else {}
         run = dataclasses.replace(example, data=data, loss=loss, times=np.asarray(times), probes=probes, seen=seen)
         vars(run).update(start=start, final=networks[-1])

@@ -90,7 +90,7 @@ def test_neurons_of_an_infinite_block_are_coupled_to_its_law():
     close(drawn.blocks[0].a, np.tile([1.0, -1.0], (50, 1)))
     with pytest.raises(UserError, match="first block of infinite width"):
         draw_first(stack(8), 4, key=jax.random.key(1))
-    with pytest.raises(UserError, match="Gram coordinates"):
+    with pytest.raises(UserError, match="Coefficients are those"):
         Descent(rate=0.1, coordinates="weights")(stack(8), DATA, [0.1], [Coefficients()])
 
 

@@ -158,7 +158,7 @@ def test_bounds_that_are_needed_are_enough_and_not_idle(data):
 
     network = learner((40, 5), mean=-0.5, spread=0.02, bias=0.6, clip=(1.0, 1.0, 1.0))
     second, first, clips = (
-        {name: np.asarray(value)[None] for name, value in probe(network, network, data, Squared()).items()}
+        {name: np.asarray(value)[None] for name, value in probe.of(network, network, data, Squared()).items()}
         for probe in (SecondLayer(), FirstLayer(), ClipActivity())
     )
     needed = ren.needed_bounds(second, first, D)[0]
@@ -167,7 +167,7 @@ def test_bounds_that_are_needed_are_enough_and_not_idle(data):
         assert longest <= bound * (1 + 1e-9)
         assert longest > bound / 100
     up = learner((40, 5), mean=0.5, spread=0.02, clip=(1.0, 1.0, 1.0))
-    second = {name: np.asarray(v)[None] for name, v in SecondLayer()(up, up, data, Squared()).items()}
+    second = {name: np.asarray(v)[None] for name, v in SecondLayer().of(up, up, data, Squared()).items()}
     assert np.all(np.isinf(ren.needed_bounds(second, first, D)))
 
 

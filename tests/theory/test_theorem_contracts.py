@@ -1,8 +1,6 @@
 """Contracts that every theorem found in the room must keep, and how the room is asked."""
 
 import functools
-import re
-import sys
 from typing import ClassVar
 
 import equinox as eqx
@@ -11,12 +9,13 @@ import jax.numpy as jnp
 import pytest
 
 from unlazy import theory
-from unlazy._catalogue import walk
 from unlazy._errors import UserError
+from unlazy._registry import modules, walk
 from unlazy.data import Dataset
 from unlazy.flows import Descent
-from unlazy.networks import Infinite, TangentModel, TwoLayer
-from unlazy.probes import ActiveShare, Probe, TrainLoss
+from unlazy.networks import Infinite, TwoLayer
+from unlazy.probes import ActiveShare, TrainLoss
+from unlazy.testing._claims import keeps_its_word, needs_are_probes, says_what_it_is
 from unlazy.theory import Finding, Hypothesis, Theorem, Verdict, theorems
 
 contract = pytest.mark.parametrize("theorem", theorems().values(), ids=theorems().keys())
@@ -37,22 +36,6 @@ def findings(key):
     return theorem.check(theorem.example()), theorem.check(theorem.counterexample())
 
 
-def keeps_its_word(theorem, example, counterexample):
-    """A theorem holds on its example, unless none is in reach; then it says how far away it is."""
-    if theorem.feasible:
-        assert example.verdict is Verdict.HOLDS, example
-        assert example.margin >= 1 - 1e-6, example
-        assert example.numbers
-        assert all(one.met for one in example.hypotheses)
-    else:
-        assert example.verdict is Verdict.SILENT, example
-        short = [one for one in example.hypotheses if not one.met and None not in (one.found, one.needed)]
-        assert any(one.needed > one.found for one in short), "it does not say what it would need"
-    assert example.hypotheses
-    assert counterexample.verdict is not Verdict.HOLDS, counterexample
-    assert counterexample.why
-
-
 @contract
 def test_holds_on_its_example_and_not_on_its_counterexample(theorem):
     keeps_its_word(theorem, *findings(theorem.key))
@@ -60,27 +43,13 @@ def test_holds_on_its_example_and_not_on_its_counterexample(theorem):
 
 @contract
 def test_says_what_it_is(theorem):
-    assert re.fullmatch(r"[a-z]+[0-9]{4}/[a-z0-9.-]+", theorem.key)
-    assert theorem.source
-    assert theorem.statement.endswith(".")
-    assert len(theorem.statement) <= 100
-
-
-@contract
-def test_reasons_are_sentences_with_numbers(theorem):
-    for finding in findings(theorem.key):
-        assert finding.why[0].isupper() or finding.why[0] == "|"
-        assert finding.why.endswith(".")
-    assert re.search(r"[0-9]", findings(theorem.key)[0].why)
+    says_what_it_is(theorem)
 
 
 @contract
 def test_needs_are_probes_and_unknown_networks_need_none(theorem):
     for network, data in SMALL:
-        needs = theorem.needs(network, data)
-        assert all(isinstance(probe, Probe) for probe in needs)
-        assert list(needs) == list(theorem.needs(network, data)), "two answers to one question"
-        assert not theorem.needs(TangentModel(network), data)
+        needs_are_probes(theorem, network, data)
 
 
 @contract
@@ -91,7 +60,7 @@ def test_a_run_that_saw_nothing_gets_an_answer(theorem):
 
 
 def test_every_theorem_has_a_key_of_its_own():
-    assert len(theorems()) == len(list(walk(sys.modules["unlazy.theory"], Theorem)))
+    assert len(theorems()) == len(list(walk(modules(theory), Theorem)))
     assert {"chen2022/lemma-1", "chen2022/theorem-1", "chen2022/eq-15"} <= set(theorems())
 
 
@@ -122,7 +91,7 @@ class Far(Theorem):
         yield Hypothesis("a name", True)
 
     def conclude(self, run):
-        return Finding(Verdict.HOLDS, "It holds.", 2.0, {"one": 1.0})
+        return Finding(Verdict.HOLDS, "It holds by 2.", 2.0, {"one": 1.0})
 
     def example(self):
         return tiny()

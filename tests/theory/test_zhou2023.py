@@ -241,7 +241,7 @@ def test_training_does_what_was_predicted(data):
     seen = run.seen["alignment"]["conv1"]["median"]
     assert seen[1] < 0.999 < seen[2]
     w, _ = prediction.at(1.01 * time)
-    close(run.final.weights()["conv1"], w, rel=1e-4, abs=1e-4 * np.abs(w).max())
+    close(run.final.layers()["conv1"].weights(), w, rel=1e-4, abs=1e-4 * np.abs(w).max())
 
 
 def test_what_has_no_linear_part_is_refused(data):

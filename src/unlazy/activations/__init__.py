@@ -6,9 +6,12 @@
 - polynomials: `Linear`, `Cubic`
 - `Custom`, for a function of your own
 
-A new activation is one final subclass of `Activation` in a public file of this room.
+A new activation is one final subclass of `Activation` in a public file of this package, or of a package of your own.
 """
 
+from typing import Any
+
+from unlazy._registry import resolve
 from unlazy.activations._base import Activation, ActiveInterval
 from unlazy.activations.custom import Custom
 from unlazy.activations.gated import Gelu, Silu, Xtanh
@@ -31,4 +34,20 @@ __all__ = [
     "Softplus",
     "Tanh",
     "Xtanh",
+    "as_activation",
 ]
+
+
+def as_activation(value: Any) -> Activation:
+    """Make an activation of what a user gives.
+
+    Parameters
+    ----------
+    value
+        An `Activation`; the name of one ("relu", "leaky-relu"), or "package.module:name"; or a plain elementwise
+        function such as ``jnp.sin``, which becomes `Custom`.
+    """
+    return resolve("activation", value)
+
+
+as_activation.registered = False  # it makes activations of others, and is none to choose

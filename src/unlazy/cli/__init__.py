@@ -1,12 +1,13 @@
 """The command line. Heavy libraries are imported inside the commands, so that help comes at once."""
 
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import cyclopts
 
 from unlazy._errors import UserError
-from unlazy.cli import _shared, experiments, results  # noqa: F401  commands enter themselves
+from unlazy.cli import _shared, experiments, listing, results  # noqa: F401  commands enter themselves
 from unlazy.cli._shared import BAD_CALL, BROKEN, INTERRUPTED, OK, app
 
 __all__ = ["main"]
@@ -18,6 +19,7 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        _shared.search(Path.cwd())
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except BrokenPipeError:  # say, piped into head
         sys.stdout = None

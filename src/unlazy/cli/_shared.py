@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
 from cyclopts import Parameter
@@ -55,16 +58,34 @@ def begin() -> None:
 
 
 def must_exist(recipe: Path) -> None:
-    """Refuse a recipe that is not there."""
+    """Refuse a recipe that is not there; modules beside one that is there can be named in it."""
     if not recipe.is_file():  # said before the libraries are loaded
         raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+    search(recipe.parent)
+
+
+def search(folder: Path) -> None:
+    """Let modules in a folder be imported, after all that is installed."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.append(place)
+        invalidate_caches()
 
 
 @contextmanager
-def in_lab(out: Path, fresh: bool) -> Iterator[Lab]:
-    """Give a lab that shows its progress."""
-    from unlazy.lab import Lab
+def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
+    """Give a lab that shows its progress, and says in a sentence where a result was computed by other code."""
+    from unlazy.lab import Lab, OtherCode
     from unlazy.report.terminal import telling
 
-    with telling(screen) as tell:
-        yield Lab(out, tell, fresh)
+    with telling(screen) as tell, warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, OtherCode):
+                screen.print(f"unlazy: {message}", markup=False, highlight=False, soft_wrap=True)
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = say
+        yield Lab(out, tell, fresh, **settings)

@@ -46,6 +46,7 @@ def reproduce(
     *,
     scale: Literal["quick", "paper"] = "quick",
     seeds: Annotated[int | None, Parameter(converter=count)] = None,
+    workers: Annotated[int, Parameter(converter=count)] = 1,
     out: Out = Path("runs"),
     fresh: Fresh = False,
     json: Json = False,
@@ -57,11 +58,14 @@ def reproduce(
     Parameters
     ----------
     panel
-        A panel such as `chen2022/fig1`, or a paper such as `chen2022` for all of its panels.
+        A panel such as `chen2022/fig1`, a paper such as `chen2022` for all of its panels, or a panel of your own as
+        `mypackage.module:Name`.
     scale
         `quick` takes up to two minutes; `paper` uses the paper's own sizes.
     seeds
         Number of seeds, if not that of the scale.
+    workers
+        Number of processes that share the runs of a panel.
     out
         Folder in which results are kept; what is there already is not computed again.
     fresh
@@ -76,7 +80,7 @@ def reproduce(
 
     chosen = choose(panel)
     with in_lab(out, fresh) as lab:
-        done = [run(one, scale, lab, seeds) for one in chosen]
+        done = [run(one, scale, lab, seeds, workers) for one in chosen]
     print_records(done, json)
     if not json:
         for record in done:
@@ -85,77 +89,63 @@ def reproduce(
 
 
 @app.command
-def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
-    """List what can be reproduced, at which scales, and how it went last time.
+def run(
+    recipe: Path,
+    /,
+    *more: Path,
+    workers: Annotated[int, Parameter(converter=count)] = 1,
+    out: Out = Path("runs"),
+    fresh: Fresh = False,
+    snapshots: float = 16.0,
+    json: Json = False,
+) -> int:
+    """Run recipes (TOML files) and keep the results as netCDF.
 
-    Parameters
-    ----------
-    out
-        Folder in which results are kept.
-    json
-        Print JSON instead of a table.
-    """
-    from unlazy.report.terminal import print_panels
-
-    print_panels(out, json)
-    return OK
-
-
-@app.command
-def run(recipe: Path, /, *, out: Out = Path("runs"), fresh: Fresh = False, json: Json = False) -> int:
-    """Run a recipe (a TOML file) and keep the result as netCDF.
-
-    The exit status is 0 if every seed reached the end, 1 if one did not.
+    Only what is not stored is computed: a new name costs nothing, another seed costs one seed, later times continue,
+    and new probes are evaluated on stored networks. The exit status is 0 if every seed reached the end, 1 if one did
+    not.
 
     Parameters
     ----------
     recipe
         The file; `examples/` holds some to start from.
+    more
+        More files.
+    workers
+        How many processes share the work, each with its own share of the cores.
     out
-        Folder in which results are kept; a result that is there already is not computed again.
+        Folder in which results are kept. Several commands may use it at the same time.
     fresh
-        Compute it again.
+        Compute everything again.
+    snapshots
+        MiB of snapshots of the trained parameters to keep for each seed: new probes are evaluated on them.
     json
-        Print JSON instead of a table.
+        Print JSON instead of tables: an object for one recipe, a list for several.
     """
-    must_exist(recipe)
+    files = [recipe, *more]
+    for path in files:
+        must_exist(path)
     from unlazy.lab import read
-    from unlazy.report.terminal import print_run
+    from unlazy.report.terminal import print_runs
 
-    wanted = read(recipe)
+    wanted = [read(path) for path in files]
     begin()
-    with in_lab(out, fresh) as lab:
-        result = lab.run(wanted)
-    print_run(result, wanted.name, lab.store.path(wanted), json)
-    return OK if result.attrs["finished"] else CLAIM_FAILED
-
-
-@app.command
-def theorems(*, json: Json = False) -> int:
-    """List the theorems that can look at a run.
-
-    Parameters
-    ----------
-    json
-        Print JSON instead of a table.
-    """
-    from unlazy.report.terminal import print_rows
-    from unlazy.theory import theorems as known
-
-    rows = [
-        {"theorem": key, "source": one.source, "statement": one.statement, "feasible": one.feasible}
-        for key, one in known().items()
-    ]
-    print_rows(rows, {"theorem": "theorem", "source": "source", "statement": "says"}, json)
-    return OK
+    with in_lab(out, fresh, snapshots=snapshots) as lab:
+        if len(wanted) == 1:
+            results = {"": lab.run(wanted[0])}
+        else:
+            results = lab.run_all({str(path): one for path, one in zip(files, wanted, strict=True)}, workers)
+    runs = [(result, one.name, lab.store.path(one)) for result, one in zip(results.values(), wanted, strict=True)]
+    print_runs(runs, json)
+    return OK if all(result.attrs["finished"] for result in results.values()) else CLAIM_FAILED
 
 
 @app.command
 def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("runs"), json: Json = False) -> int:
     """Run a recipe and say which theorems speak about it, and whether they hold.
 
-    The run is made anew, with all that the theorems have to look at, and is not kept; what they say is, for reports.
-    The exit status is 1 if a theorem fails, else 0: to be silent is no failure.
+    A stored run is used: probes that theorems need are evaluated on stored networks. What theorems say is kept for
+    reports. The exit status is 1 if a theorem fails, else 0: to be silent is no failure.
 
     Parameters
     ----------
@@ -163,7 +153,8 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
         The file (.toml; `examples/` holds some), or what was made of recipes: a stored run (.nc) or the record of a
         panel (.json), whose recipes are then certified one by one.
     theorem
-        One theorem such as `chen2022/theorem-1`, or a paper such as `chen2022`; all of them if left out.
+        One theorem such as `chen2022/theorem-1`, a paper such as `chen2022`, or one of your own as
+        `package.module:Name`; all of them if left out.
     out
         Folder in which results are kept.
     json
@@ -173,15 +164,15 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
     from unlazy.lab import certify as ask
     from unlazy.lab import keep
     from unlazy.report import recipes
-    from unlazy.report.terminal import print_certificates, telling
+    from unlazy.report.terminal import print_certificates
     from unlazy.theory import Verdict, choose
 
     wanted, asked = recipes(recipe), choose(theorem)
     begin()
     found = {}
-    with telling(screen) as tell:
+    with in_lab(out, fresh=False) as lab:
         for label, one in wanted.items():
-            found[label] = ask(one, asked, tell)
+            found[label] = ask(one, asked, lab)
             keep(out, one, found[label])
     print_certificates(found, json)
     failed = any(one.finding.verdict is Verdict.FAILS for some in found.values() for one in some)

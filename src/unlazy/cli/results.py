@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from unlazy._errors import UserError
 from unlazy.cli._shared import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
 
 Format = Literal["svg", "pdf", "csv"]
@@ -16,7 +17,9 @@ Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 @app.command
 def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> int:
-    """Write one HTML file from stored panels and runs: figures, claims, theorems, recipes. It needs no network.
+    """Write one HTML file from stored panels and runs: figures, tables, claims, theorems, recipes.
+
+    The file is self-contained and needs no network.
 
     The exit status is 0 only where every claim in it holds.
 
@@ -39,9 +42,8 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
 
 @app.command
 def figure(
-    panel: str,
-    /,
-    *,
+    *what: str,
+    probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     scale: Literal["quick", "paper"] = "quick",
     style: Literal["screen", "paper"] = "screen",
     form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = (
@@ -53,14 +55,20 @@ def figure(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> int:
-    """Write figures as SVG and PDF, and the numbers drawn as CSV; what was reproduced is not computed again.
+    """Draw stored runs or panels as SVG and PDF, with the numbers drawn as CSV.
+
+    Stored runs that are given together are drawn into one figure, grouped by the settings in which they differ. A panel
+    that was reproduced before is not computed again.
 
     Parameters
     ----------
-    panel
-        A panel such as `chen2022/fig1`, or a paper such as `chen2022` for all of its panels.
+    what
+        Stored runs (.nc) or folders of them; or panels such as `chen2022/fig1`, or papers such as `chen2022` for all
+        of their panels.
+    probe
+        Of stored runs, draw this probe only; give the option more than once for several. All probes if left out.
     scale
-        The scale at which it was, or will be, reproduced.
+        The scale at which a panel is reproduced.
     style
         `paper` gives figures of column or page width, with type to match, ready for LaTeX.
     form
@@ -72,25 +80,53 @@ def figure(
     json
         Print JSON instead of names of files.
     """
-    begin()
-    from unlazy.lab.store import writable
-    from unlazy.papers import choose
-    from unlazy.report import export, stem
+    if not what:
+        raise UserError("There is nothing to draw: give stored runs (.nc), folders of runs, or panels.")
+    from unlazy._files import writable
+    from unlazy.report.figures import own_runs
 
-    chosen, written = choose(panel), []
-    writable(to, "Figures", "--to")
-    with in_lab(out, fresh=False) as lab:
-        for one in chosen:
-            written += export(one, one.run(scale, lab), to / stem(one.key, scale), form, style)
+    files, names = own_runs(what)
+    if probe and names:
+        raise UserError(f"'{names[0]}' is not a stored run, and --probe chooses among the probes of stored runs only.")
+    written = _figures_of_runs(files, probe, style, form, to) if files else []
+    if names:
+        begin()
+        from unlazy.papers import choose
+        from unlazy.report import draw, export, run_panel, stem
+
+        chosen = [one for name in names for one in choose(name)]
+        writable(to, "Figures", "--to")
+        with in_lab(out, fresh=False) as lab:
+            for one in chosen:
+                drawn = draw(one, run_panel(one, scale, lab), style)
+                written += export(drawn, one.title, to / stem(one.key, scale), form, style)
     print(json_format.dumps([str(path) for path in written]) if json else "\n".join(map(str, written)))
     return OK
+
+
+def _figures_of_runs(
+    files: list[Path],
+    probe: tuple[str, ...],
+    style: Literal["screen", "paper"],
+    form: tuple[Format, ...],
+    to: Path,
+) -> list[Path]:
+    from unlazy import figures
+    from unlazy._files import writable
+    from unlazy.lab import read_run
+    from unlazy.report import export
+
+    drawn = figures.curves([read_run(path) for path in files], probe or None, style)
+    writable(to, "Figures", "--to")
+    name = files[0].stem if len(files) == 1 else "runs"
+    return export(drawn, name, to / "-".join([name, *(one.replace("/", "-") for one in probe)]), form, style)
 
 
 @app.command
 def watch(
     runs: Path = Path("runs"), /, *, host: str = "127.0.0.1", port: int = 0, remote: Remote = False, json: Json = False
 ) -> int:
-    """Serve a page, to this machine only, that follows runs: loss, probes, progress and time left. It only reads.
+    """Serve a page, to this machine only, that shows runs in progress: loss, probes, progress and time left.
 
     Parameters
     ----------
@@ -101,9 +137,9 @@ def watch(
     port
         Port to listen on; any that is free if left out.
     remote
-        Allow an address that other machines can reach: whoever asks then sees your runs.
+        Allow an address that other machines can reach: anyone who can reach it then sees your runs.
     json
-        Print once how runs stand, as JSON, and serve nothing.
+        Print the state of all runs once, as JSON, and exit.
     """
     from unlazy.report.watch import jobs, plain, serve
 

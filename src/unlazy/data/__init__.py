@@ -12,16 +12,20 @@ sample weights. The sample axis comes first; a scalar target has shape (n,), k t
   quadratures (``spherical_quadrature``), and fresh samples for each step of descent (``SphericalSource``).
 - ``images``: ``mnist``, ``cifar10``, ``digits``.
 - ``tabular``: ``concrete``, ``energy``, ``airfoil``, ``plant``.
+- ``files``: your own, from a table of numbers (``csv``) or a file of NumPy (``npz``).
 
 Files are looked for in the argument ``folder``, then in the folder that the environment variable ``UNLAZY_DATA`` names,
 then in the cache (``UNLAZY_CACHE``), and are else downloaded; whichever it is, the published SHA-256 is checked.
 
-Adding a data set is adding a function: any public one, in a public module of this room, annotated to return a
-``Dataset``, is found by the recipes and by the contracts in the tests.
+Arrays of your own are a `Dataset` directly, with class labels as `one_hot` rows where they are needed. Adding a data
+set is adding a function: any public one, in a public module of this package or of a plug-in, annotated to return a
+``Dataset``, is found by recipes; `reads` says which of its options name files.
 """
 
 from unlazy.data._base import Dataset, split
 from unlazy.data._download import at_hand
+from unlazy.data._own import as_dataset, one_hot, reads
+from unlazy.data.files import csv, npz
 from unlazy.data.images import cifar10, digits, mnist
 from unlazy.data.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
 from unlazy.data.spherical import Source, SphericalSource, spherical, spherical_quadrature
@@ -41,15 +45,19 @@ __all__ = [
     "Source",
     "SphericalSource",
     "airfoil",
+    "as_dataset",
     "at_hand",
     "chirp",
     "cifar10",
     "concrete",
     "cosine",
+    "csv",
     "digits",
     "energy",
     "heavy_tailed",
     "mnist",
+    "npz",
+    "one_hot",
     "orthogonal_clusters",
     "plant",
     "quadratic_teacher",
@@ -57,6 +65,7 @@ __all__ = [
     "radial_density",
     "radial_quadrature",
     "random_labels",
+    "reads",
     "sample_radii",
     "sphere_sine",
     "spherical",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,7 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy._inputs import as_floats, as_key
+from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import _checks as checks
 
 
@@ -20,6 +22,22 @@ class Dataset(eqx.Module):
 
     Weights make a data set a quadrature rule: L = Σ_i ω_i ℓ_i. That is how expectations under a known law enter
     (ren2023). The held-out set is a data set of its own; transfer experiments train on it (caron2023 section 6.2).
+
+    Parameters
+    ----------
+    x
+        Inputs, the sample axis first: shape (n, d), or (n, channels, height, width) for images. Arrays of JAX, NumPy or
+        PyTorch, nested lists, and frames of pandas are taken; integers become floats, and all parts get one dtype.
+    y
+        Targets, shape (n,) for one output and (n, k) for several. For classes see `one_hot`.
+    x_test, y_test
+        The test set, in the same form.
+    weight
+        One weight for each training sample.
+    held_out
+        Another data set.
+    name
+        What it is called in messages and reports.
     """
 
     x: Inputs
@@ -30,16 +48,52 @@ class Dataset(eqx.Module):
     held_out: Dataset | None = None
     name: str = eqx.field(static=True, default="data")
 
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        x_test: Any = None,
+        y_test: Any = None,
+        weight: Any = None,
+        held_out: Dataset | None = None,
+        name: str = "data",
+    ) -> None:
+        given = {"x": x, "y": y, "x_test": x_test, "y_test": y_test, "weight": weight}
+        arrays = {
+            part: as_floats(f"{part} of data set '{name}'", value) for part, value in given.items() if value is not None
+        }
+        if "x" not in arrays or "y" not in arrays:
+            raise UserError(f"The data set '{name}' has no training inputs or no targets: give both x and y.")
+        dtype = jnp.result_type(*arrays.values())
+        for part in given:
+            setattr(self, part, arrays[part].astype(dtype) if part in arrays else None)
+        self.held_out, self.name = held_out, name
+
     def __check_init__(self) -> None:
         for what, x, y in (("training", self.x, self.y), ("test", self.x_test, self.y_test)):
             if (x is None) != (y is None):
                 raise UserError(
                     f"The {what} set of '{self.name}' has inputs or targets, but not both: give both or none."
                 )
-            if x is not None and y is not None and x.shape[0] != y.shape[0]:
+            if x is None or y is None:
+                continue
+            if x.ndim < 2 or y.ndim not in (1, 2):
+                remedy = "for one input per sample, give x[:, None]." if x.ndim == 1 else "one row per sample."
+                raise UserError(
+                    f"The {what} set of '{self.name}' has inputs of shape {x.shape} and targets of shape {y.shape}, "
+                    f"where (n, d) and (n,) or (n, k) were wanted: {remedy}"
+                )
+            if x.shape[0] != y.shape[0]:
                 raise UserError(
                     f"The {what} set of '{self.name}' has {x.shape[0]} inputs but {y.shape[0]} targets: "
                     "the first axis of both is the sample axis."
+                )
+            if x.shape[0] == 0:
+                raise UserError(f"The {what} set of '{self.name}' is empty: give at least one sample.")
+            if x.shape[1:] != self.x.shape[1:] or y.shape[1:] != self.y.shape[1:]:
+                raise UserError(
+                    f"A test sample of '{self.name}' has inputs of shape {x.shape[1:]} and a target of shape "
+                    f"{y.shape[1:]}, a training sample {self.x.shape[1:]} and {self.y.shape[1:]}: they must agree."
                 )
         if self.weight is not None and self.weight.shape != self.x.shape[:1]:
             raise UserError(f"Weights of '{self.name}' have shape {self.weight.shape}; {self.x.shape[:1]} was wanted.")
@@ -58,6 +112,10 @@ class Dataset(eqx.Module):
     def outputs(self) -> int | None:
         """Number of outputs k, or None where the target is a scalar."""
         return self.y.shape[1] if self.y.ndim == 2 else None
+
+    def points(self) -> Float[Array, "p ..."]:
+        """All inputs: the training inputs, then the test inputs."""
+        return self.x if self.x_test is None else jnp.concatenate([self.x, self.x_test])
 
     def flat(self) -> Dataset:
         """Give the same data with each input as one vector."""
@@ -79,6 +137,8 @@ class Dataset(eqx.Module):
 
     def check(self) -> None:
         """Refuse NaN and infinite entries by name, before hours are spent on them."""
+        if self.held_out is not None:
+            self.held_out.check()
         for what in ("x", "y", "x_test", "y_test", "weight"):
             values = getattr(self, what)
             if values is None:
@@ -90,25 +150,25 @@ class Dataset(eqx.Module):
                 )
 
 
-def generator(key: PRNGKey) -> np.random.Generator:
+def generator(key: KeyLike) -> np.random.Generator:
     """Give a NumPy generator seeded by ``key``, for what NumPy does without compiling: shuffles and rejection."""
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+    return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).ravel().tolist())
 
 
 Draw = Callable[[int, PRNGKey], tuple[Inputs, Outputs]]
 
 
-def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: PRNGKey) -> Dataset:
+def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: KeyLike) -> Dataset:
     """Draw a training set and, independently, a test set from one law: ``draw(count, key)`` gives (x, y)."""
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
-    train_key, test_key = jax.random.split(key)
+    train_key, test_key = jax.random.split(as_key(key))
     x, y = draw(n, train_key)
     x_test, y_test = draw(n_test, test_key) if n_test else (None, None)
     return Dataset(x, y, x_test, y_test, name=name)
 
 
-def cut(n: int, shares: tuple[float, float, float], *, key: PRNGKey) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shuffle n sample numbers by ``key`` and cut them into training, test and held-out parts by their shares."""
     if not (len(shares) == 3 and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6 and shares[0] > 0):
         raise UserError(f"Shares {shares} do not cut a data set: three numbers >= 0 that sum to 1, the first above 0.")
@@ -119,7 +179,7 @@ def cut(n: int, shares: tuple[float, float, float], *, key: PRNGKey) -> tuple[np
     return order[:first], order[first:second], order[second:]
 
 
-def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: str, key: PRNGKey) -> Dataset:
+def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: str, key: KeyLike) -> Dataset:
     """Shuffle by ``key`` and cut into training, test and held-out parts with the given shares (summing to 1)."""
     train, test, held = cut(x.shape[0], shares, key=key)
     x_all, y_all = np.asarray(x), np.asarray(y)

@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from unlazy._cache import VARIABLE as CACHE
+from unlazy._cache import cache
 from unlazy._errors import UserError
 
-DATA, CACHE = "UNLAZY_DATA", "UNLAZY_CACHE"
+DATA = "UNLAZY_DATA"
 
 
 @dataclass(frozen=True)
@@ -64,19 +66,16 @@ def fetch(*sources: Source, folder: str | None = None) -> Path:
     return cached
 
 
+def local(*sources: Source, folder: str | None = None) -> list[Path]:
+    """Give the file that `fetch` would use without a download; none where it would have to download."""
+    found = find(*sources, folder=folder)
+    cached = (cache() / source.file for source in sources)
+    return [found] if found else [path for path in cached if os.path.isfile(path)][:1]
+
+
 def at_hand(*sources: Source, folder: str | None = None) -> bool:
     """Whether one of the ``sources`` is on this machine, so that `fetch` need not download."""
-    return find(*sources, folder=folder) is not None or any(os.path.isfile(cache() / one.file) for one in sources)
-
-
-def cache() -> Path:
-    """Folder that downloads are kept in."""
-    chosen = os.environ.get(CACHE)
-    if chosen:
-        return Path(chosen).expanduser()
-    import pooch
-
-    return Path(pooch.os_cache("unlazy"))
+    return bool(local(*sources, folder=folder))
 
 
 def verify(path: Path, source: Source) -> None:

@@ -14,7 +14,8 @@ All three draw random subsets by ``key`` and share their options:
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,13 @@ import numpy as np
 from scipy.ndimage import zoom
 
 from unlazy._errors import UserError
-from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy._inputs import as_key
+from unlazy._types import Inputs, KeyLike, Outputs
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset, generator
-from unlazy.data._download import Source, fetch, find
+from unlazy.data._download import Source, fetch, find, local
 from unlazy.data._image_files import Labelled, read_archive, read_idx, read_records
+from unlazy.data._own import reads
 
 Pixels = Literal["unit", "signed", "standard"]
 Targets = Literal["one-hot", "number"]
@@ -66,6 +69,16 @@ class _Form:
         checks.choice("targets", self.targets, get_args(Targets))
 
 
+def _mnist_files(folder: str | None = None, **_: Any) -> list[Path]:
+    return [path for file in MNIST_FILES for path in local(file, folder=folder)]
+
+
+def _cifar_files(folder: str | None = None, **_: Any) -> list[Path]:
+    subset = [path for part in CIFAR_SUBSET for path in local(part, folder=folder)]
+    return local(CIFAR_ARCHIVE, folder=folder) or subset
+
+
+@reads(files=_mnist_files)
 def mnist(
     n: int | None = None,
     n_test: int | None = None,
@@ -76,7 +89,7 @@ def mnist(
     targets: Targets = "one-hot",
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Handwritten digits, 28 x 28: 60,000 for training, 10,000 for test (LeCun, Bottou, Bengio and Haffner, 1998).
 
@@ -96,6 +109,7 @@ def mnist(
     )
 
 
+@reads(files=_cifar_files)
 def cifar10(
     n: int | None = None,
     n_test: int | None = None,
@@ -106,7 +120,7 @@ def cifar10(
     targets: Targets = "one-hot",
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Colour images, 3 x 32 x 32, of ten classes: 50,000 for training, 10,000 for test (Krizhevsky, 2009).
 
@@ -136,7 +150,7 @@ def digits(
     targets: Targets = "one-hot",
     side: int = 8,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Draw from the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
 
@@ -158,7 +172,7 @@ def digits(
     images = np.asarray(zoom(images.reshape(-1, 1, 8, 8), size, order=1, mode="nearest", grid_mode=True))
     pool = _of_classes(Labelled(images, labels), classes)
     _enough("digits", "images", len(pool.labels), n + n_test + n_held)
-    order_key, draw_key = jax.random.split(key)
+    order_key, draw_key = jax.random.split(as_key(key))
     order = generator(order_key).permutation(len(pool.labels))
     test, train = (Labelled(pool.images[part], pool.labels[part]) for part in (order[:n_test], order[n_test:]))
     form = _Form(flat, pixels, targets, peak=16.0)
@@ -189,7 +203,7 @@ def _draw(
     form: _Form,
     *,
     name: str,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Draw training, held-out and test images without replacement and bring them into form."""
     train, test = _of_classes(train, classes), _of_classes(test, classes)
@@ -202,7 +216,7 @@ def _draw(
     _enough(name, "training images", len(train.labels), n + n_held)
     _enough(name, "test images", len(test.labels), n_test)
 
-    train_key, test_key = jax.random.split(key)
+    train_key, test_key = jax.random.split(as_key(key))
     order = generator(train_key).permutation(len(train.labels))
     order_test = generator(test_key).permutation(len(test.labels))[:n_test]
     dtype = np.dtype(jnp.result_type(float))

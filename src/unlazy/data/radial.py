@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from scipy import special
 
 from unlazy._errors import UserError
-from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset, draw_twice, generator
 
@@ -86,7 +86,7 @@ def _cdf_by_low_orders(u: np.ndarray, d: int) -> np.ndarray:
     return 1 - (missing + high**2)
 
 
-def sample_radii(n: int, d: int, scale: float = 1.0, *, key: PRNGKey) -> Float[np.ndarray, " n"]:
+def sample_radii(n: int, d: int, scale: float = 1.0, *, key: KeyLike) -> Float[np.ndarray, " n"]:
     """Draw n radii exactly, by rejection.
 
     Right of ν, J_ν(u)² <= (2/π) / √(u² - ν²) (Watson, 13.74), so that u = ν / cos θ with θ ~ U(0, π/2) is an envelope
@@ -114,7 +114,7 @@ def sample_radii(n: int, d: int, scale: float = 1.0, *, key: PRNGKey) -> Float[n
     return np.concatenate(kept)[:n] / c
 
 
-def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: PRNGKey) -> Dataset:
+def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: KeyLike) -> Dataset:
     """Draw inputs from the heavy-tailed law of ren2023, with its target y = relu(1 - |x|).
 
     Radii are drawn exactly (``sample_radii``), directions uniformly. ``scale`` is the paper's αβ, which it leaves open;

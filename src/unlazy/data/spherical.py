@@ -23,7 +23,8 @@ from jaxtyping import Array, Float
 from scipy import special
 
 from unlazy._errors import UserError
-from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy._inputs import as_key
+from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset
 from unlazy.data.radial import radial_cdf, radial_quadrature
@@ -40,7 +41,7 @@ class Source(eqx.Module):
     """Where fresh samples come from, inside compiled code: `Descent(source=...)` draws a batch from it each step."""
 
     @abc.abstractmethod
-    def draw(self, n: int, *, key: PRNGKey) -> Dataset:
+    def draw(self, n: int, *, key: KeyLike) -> Dataset:
         """Give n new samples."""
 
 
@@ -81,9 +82,9 @@ class SphericalSource(Source):
             checks.count("subspace", self.subspace)
             checks.count("d", self.d, self.subspace)
 
-    def draw(self, n: int, *, key: PRNGKey) -> Dataset:
+    def draw(self, n: int, *, key: KeyLike) -> Dataset:
         """Give n new samples, weighted where tails are."""
-        place_key, direction_key = jax.random.split(key)
+        place_key, direction_key = jax.random.split(as_key(key))
         beyond, weight = self._places(n, place_key)
         r = quantile(beyond, self.law, self.d, self.scale)
         direction = jax.random.normal(direction_key, (n, self.d))
@@ -161,12 +162,12 @@ def spherical(
     truncate: float | None = None,
     subspace: int | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """A fixed set of samples of a `SphericalSource`, whose options these are; test inputs are drawn without tails."""
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
-    train_key, test_key = jax.random.split(key)
+    train_key, test_key = jax.random.split(as_key(key))
     source = SphericalSource(d, law, scale, stratified, tail, truncate, subspace)
     train = source.draw(n, key=train_key)
     if not n_test:

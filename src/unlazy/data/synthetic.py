@@ -9,12 +9,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from unlazy._types import Inputs, Outputs, PRNGKey
+from unlazy._inputs import as_key
+from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset, draw_twice
 
 
-def random_labels(n: int, d: int = 20, *, key: PRNGKey) -> Dataset:
+def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
     """Gaussian inputs with labels that have nothing to do with them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
 
     chen2022, experiment 1 (section 4.1). There is no test set: nothing can be learnt but the samples themselves.
@@ -28,7 +29,7 @@ def random_labels(n: int, d: int = 20, *, key: PRNGKey) -> Dataset:
     return draw_twice(draw, n, 0, name="random labels", key=key)
 
 
-def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, *, key: PRNGKey) -> Dataset:
+def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, *, key: KeyLike) -> Dataset:
     """Gaussian inputs labelled by a small mean-field network on the quadratic embedding.
 
     chen2022, experiment 2 (section 4.2): y = (1/m) Σ_i c_i relu(h_i(x)) with h_i = D^(-1/2) w_i · Φ(x) (eq. 2-3),
@@ -38,7 +39,7 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     """
     checks.count("d", d)
     checks.count("neurons", neurons)
-    w_key, c_key, data_key = jax.random.split(key, 3)
+    w_key, c_key, data_key = jax.random.split(as_key(key), 3)
     w = jax.random.normal(w_key, (neurons, d, d))
     c = jax.random.rademacher(c_key, (neurons,), dtype=w.dtype)
 
@@ -50,7 +51,7 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     return draw_twice(draw, n, n_test, name="quadratic teacher", key=data_key)
 
 
-def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: PRNGKey) -> Dataset:
+def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: KeyLike) -> Dataset:
     """Labels decided by which of two coordinates is not zero, among d - 2 coordinates of noise.
 
     chen2022, experiment 3 (eq. 93-96, after Wei, Lee, Liu and Ma): (x_1, x_2, y) is (±1, 0, 1) or (0, ±1, -1), each
@@ -70,7 +71,7 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: PR
 
 
 def sphere_sine(
-    n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, n_held: int = 0, *, key: PRNGKey
+    n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, n_held: int = 0, *, key: KeyLike
 ) -> Dataset:
     """Uniform inputs on the unit sphere with targets y = (5/d) Σ_j sin(π x_j) + ε with ε ~ N(0, noise²).
 
@@ -91,21 +92,21 @@ def sphere_sine(
     data = draw_twice(draw, n, n_test, name="sphere sine", key=key)
     if not n_held:
         return data
-    held = Dataset(*draw(n_held, jax.random.fold_in(key, 2)), name="sphere sine, held out")
+    held = Dataset(*draw(n_held, jax.random.fold_in(as_key(key), 2)), name="sphere sine, held out")
     return Dataset(data.x, data.y, data.x_test, data.y_test, held_out=held, name=data.name)
 
 
-def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, name: str, key: PRNGKey) -> Dataset:
+def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, name: str, key: KeyLike) -> Dataset:
     """Train on a uniform grid over [-1, 1]; test at points drawn uniformly from it."""
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train = jnp.linspace(-1.0, 1.0, n)
-    test = jax.random.uniform(key, (n_test,), minval=-1.0, maxval=1.0)
+    test = jax.random.uniform(as_key(key), (n_test,), minval=-1.0, maxval=1.0)
     x_test, y_test = (test[:, None], target(test)) if n_test else (None, None)
     return Dataset(train[:, None], target(train), x_test, y_test, name=name)
 
 
-def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: PRNGKey) -> Dataset:
+def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLike) -> Dataset:
     """One cosine, y = cos(f π x), on a uniform grid over [-1, 1]; only the test points are random.
 
     aiad2026: frequency f = 2 in figure 2, f = 8 in the log-ratio figures 5 and 6 (Appendix I.3), n = 5000 in both.
@@ -114,7 +115,7 @@ def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: PRNGK
     return _on_a_line(lambda x: jnp.cos(frequency * math.pi * x), n, n_test, name=f"cos({frequency:g} pi x)", key=key)
 
 
-def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234, *, key: PRNGKey) -> Dataset:
+def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234, *, key: KeyLike) -> Dataset:
     """Two chirps, y = cos(f1 π x²) - 0.8 cos(f2 π x²), on a uniform grid over [-1, 1]; only the test points are random.
 
     aiad2026, Appendix I.1: (f1, f2) = (36, 12), (72, 24), (144, 48) with n = 1000, 2000, 4000 and n_test = 1234, 2468,

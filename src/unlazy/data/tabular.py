@@ -14,7 +14,7 @@ import csv
 import io
 import warnings
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,10 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy._types import PRNGKey
+from unlazy._types import KeyLike
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset, cut, split
-from unlazy.data._download import Source, fetch, reading
+from unlazy.data._download import Source, fetch, local, reading
+from unlazy.data._own import Maker, reads
 
 Shares = tuple[float, float, float]
 _PAPER: Shares = (0.4, 0.2, 0.4)
@@ -103,6 +104,11 @@ PLANT = Table(
 )
 
 
+def _reads(table: Table) -> Callable[[Maker], Maker]:
+    return reads(files=lambda folder=None, **_: local(*table.sources, folder=folder))
+
+
+@_reads(CONCRETE)
 def concrete(
     shares: Shares = _PAPER,
     standardise: bool = True,
@@ -110,7 +116,7 @@ def concrete(
     standardise_target: bool = True,
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Compressive strength of concrete in MPa from 8 columns, 1,030 rows (I-Cheng Yeh, 1998; UCI 165).
 
@@ -120,6 +126,7 @@ def concrete(
     return prepare(load(CONCRETE, folder), 8, 8, shares, name="concrete", key=key)
 
 
+@_reads(ENERGY)
 def energy(
     shares: Shares = _PAPER,
     standardise: bool = True,
@@ -128,7 +135,7 @@ def energy(
     target: Literal["heating", "cooling"] = "heating",
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Heating (or cooling) load of a simulated building from 8 columns, 768 rows (Tsanas and Xifara, 2012; UCI 242).
 
@@ -140,6 +147,7 @@ def energy(
     return prepare(load(ENERGY, folder), 8, column, shares, name=name, key=key)
 
 
+@_reads(AIRFOIL)
 def airfoil(
     shares: Shares = _PAPER,
     standardise: bool = True,
@@ -147,7 +155,7 @@ def airfoil(
     standardise_target: bool = True,
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Sound pressure of an airfoil in dB from 5 columns, 1,503 rows (Brooks, Pope and Marcolini, 1989; UCI 291).
 
@@ -157,6 +165,7 @@ def airfoil(
     return prepare(load(AIRFOIL, folder), 5, 5, shares, name="airfoil", key=key)
 
 
+@_reads(PLANT)
 def plant(
     shares: Shares = _PAPER,
     standardise: bool = True,
@@ -164,7 +173,7 @@ def plant(
     standardise_target: bool = True,
     folder: str | None = None,
     *,
-    key: PRNGKey,
+    key: KeyLike,
 ) -> Dataset:
     """Output of a power plant in MW from 4 columns, 9,568 rows (Tüfekci, 2014; UCI 294).
 
@@ -183,7 +192,7 @@ class _Preparation:
     standardise_target: bool
 
     def __call__(
-        self, table: np.ndarray, inputs: int, target: int, shares: Shares, *, name: str, key: PRNGKey
+        self, table: np.ndarray, inputs: int, target: int, shares: Shares, *, name: str, key: KeyLike
     ) -> Dataset:
         x, y = table[:, :inputs], table[:, target]
         train, _, _ = cut(len(table), shares, key=key)

@@ -1,8 +1,10 @@
 """Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
 
+from unlazy._observation import Observe
 from unlazy.flows._base import Flow, Stepper
 from unlazy.flows._journey import Journey
-from unlazy.flows._state import AtEnd, Observe, State, Status, Trajectory, gradient, velocity
+from unlazy.flows._results import to_xarray
+from unlazy.flows._state import AtEnd, State, Status, Trajectory, gradient, velocity
 from unlazy.flows.descent import Descent
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
@@ -36,5 +38,6 @@ __all__ = [
     "Trajectory",
     "Transform",
     "gradient",
+    "to_xarray",
     "velocity",
 ]

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Int
 
+from unlazy._inputs import as_key
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows._journey import Journey, Probes
 from unlazy.flows._progress import Progress
 from unlazy.flows._state import State, Trajectory
 from unlazy.losses import Loss
-from unlazy.networks import Layout, Network
+from unlazy.networks import Layout, Network, Prepared, Samples
 
 
 class Flow(eqx.Module):
     """Gradient flow θ' = -R ∇L(θ), or a discretisation of it."""
 
     loss: eqx.AbstractVar[Loss]
+
+    def __repr__(self) -> str:
+        return eqx.tree_pformat(jax.tree.map(_as_number, self))
 
     @abc.abstractmethod
     def settle(self, network: Network, data: Dataset, runs: int = 1) -> Stepper:
@@ -39,7 +44,7 @@ class Flow(eqx.Module):
         times: Sequence[float] | np.ndarray,
         probes: Probes = (),
         *,
-        key: PRNGKey | None = None,
+        key: PRNGKey | int | None = None,
         progress: Progress | None = None,
     ) -> Trajectory:
         """Train ``network`` on ``data`` from t = 0 and look through ``probes`` at the given times.
@@ -47,7 +52,7 @@ class Flow(eqx.Module):
         A run of more than two seconds shows its progress on a terminal, or tells ``progress(share, t)``. Ctrl-C ends it
         early with all it has seen and status `Status.interrupted`; `extend` goes on. ``key`` draws minibatches.
         """
-        keys = [jax.random.key(0) if key is None else key]
+        keys = [as_key(0 if key is None else key)]
         return Journey.begin(self, [network], [data], times, probes, keys).go(progress).trajectories()[0]
 
     def extend(
@@ -72,13 +77,18 @@ class Flow(eqx.Module):
         times: Sequence[float] | np.ndarray,
         probes: Probes = (),
         *,
-        keys: Sequence[PRNGKey] | None = None,
+        keys: Sequence[PRNGKey | int] | None = None,
         progress: Progress | None = None,
     ) -> list[Trajectory]:
         """Train several networks of one shape (say, seeds) in one compiled call, each on its own data or all on one."""
         sets = [data] * len(networks) if isinstance(data, Dataset) else list(data)
-        keys = [jax.random.key(seed) for seed in range(len(networks))] if keys is None else list(keys)
+        keys = [as_key(key) for key in (range(len(networks)) if keys is None else keys)]
         return Journey.begin(self, networks, sets, times, probes, keys).go(progress).trajectories()
+
+
+def _as_number(leaf: Any) -> Any:
+    """Show a setting that is kept as an array, so that changing it does not recompile, as the number it is."""
+    return leaf.item() if isinstance(leaf, np.ndarray) and leaf.ndim == 0 else leaf
 
 
 class Stepper(Flow):
@@ -105,17 +115,17 @@ class Stepper(Flow):
         return Layout()
 
     @abc.abstractmethod
-    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
-        """Give what is trained in place of ``network``, and data as it sees them: frozen work is done here, once."""
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
+        """Give what is trained in place of ``network``, and handles for its inputs: frozen work is done here, once."""
 
     @abc.abstractmethod
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For increasing times, give what `State.left` should count from 0 to each, and the times really reached."""
 
     @abc.abstractmethod
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Make the state at t = 0."""
 
     @abc.abstractmethod
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Go on until ``left`` is used up, ``budget`` more steps are made, or something goes wrong."""

@@ -14,13 +14,13 @@ from unlazy._errors import UserError
 from unlazy._memory import GIB, must_fit, total
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow, Stepper
-from unlazy.networks import AXIS, Layout, MeanFieldStack, Network, TwoLayer, altered, dual
+from unlazy.flows._outputs import WATCHED
+from unlazy.networks import AXIS, Layout, Network, Prepared, altered
 
 Coordinates = Literal["auto", "weights", "gram"]
 Precision = Literal["full", "mixed"]
 F = TypeVar("F", bound="Coordinated")
 
-WATCHED = 64  # test inputs that a flow looks at to judge its own error
 _LEAST_SLAB = 256
 
 
@@ -46,24 +46,23 @@ class Coordinated(Stepper):
     def settle(self: F, network: Network, data: Dataset, runs: int = 1) -> F:
         """Choose coordinates where that was left open, and refuse what cannot work."""
         _check(self)
-        chosen = self.coordinates
+        chosen, form = self.coordinates, network.gram_form(data)
         if chosen == "auto":
             chosen = cheapest(network, data) if self.exact_in_gram() is None else "weights"
         elif chosen == "gram":
-            if fixed_features(network, data) is None:
+            if form is None:
                 raise UserError(
-                    "Gram coordinates are those of a layer trained on fixed features: of a TwoLayer network, or of a "
-                    "MeanFieldStack whose first block trains a and c only. "
-                    f"This {type(network).__name__} stays in weights."
+                    "coordinates='gram' needs a layer that is trained on fixed features, and this "
+                    f"{type(network).__name__} has none: use coordinates='weights'."
                 )
             reason = self.exact_in_gram()
             if reason is not None:
                 raise UserError(reason)
-        unfit = chosen != "gram" or data.x.dtype != jnp.float64 or not isinstance(network, TwoLayer)
+        unfit = chosen != "gram" or data.x.dtype != jnp.float64 or form is None or form.neurons is None
         if self.precision == "mixed" and unfit:
             raise UserError(
-                "Mixed precision is for Gram coordinates of a TwoLayer network on float64 data, not for "
-                f'{chosen} of a {type(network).__name__} on {data.x.dtype}: use precision = "full".'
+                "precision='mixed' is for Gram coordinates of a TwoLayer network on float64 data, not for "
+                f"{chosen} of a {type(network).__name__} on {data.x.dtype}: use precision='full'."
             )
         settled = altered(self, coordinates=chosen)
         settled.layout(network, data, runs)  # refuses what does not fit
@@ -73,17 +72,14 @@ class Coordinated(Stepper):
         """Say why this flow is not the same in Gram coordinates, if it is not."""
         return None
 
-    def picks_samples(self) -> bool:
-        """Whether it looks at some of the samples at a time, or always at all of them in their order."""
-        return False
-
     def layout(self, network: Network, data: Dataset, runs: int = 1) -> Layout:
         """Say how neurons are gone through: in slabs if not everything fits, on which devices, in which precision."""
-        if self.coordinates != "gram" or not isinstance(network, TwoLayer):
+        form = network.gram_form(data) if self.coordinates == "gram" else None
+        if form is None or form.neurons is None:
             return Layout()
         limit = None if self.memory is None else self.memory * GIB
         size, product = data.x.dtype.itemsize, 4 if self.precision == "mixed" else data.x.dtype.itemsize
-        m, n, watched = network.width, data.n, min(WATCHED, 0 if data.x_test is None else data.x_test.shape[0])
+        m, n, watched = form.neurons, data.n, min(WATCHED, 0 if data.x_test is None else data.x_test.shape[0])
         points = n + (0 if data.x_test is None else data.x_test.shape[0])
         row = points * product + 5 * n * size  # one neuron: h_0, and B at the start, before, now, next, and its change
         must_fit(
@@ -109,12 +105,10 @@ class Coordinated(Stepper):
             return self
         return altered(self, coordinates=settled.coordinates, precision=settled.precision)
 
-    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
         """Do the frozen work once, in the coordinates chosen."""
-        if self.coordinates != "gram" or not isinstance(network, TwoLayer | MeanFieldStack):
-            return network.on(data)
-        prepared, seen = dual(network, data, layout) if isinstance(network, TwoLayer) else network.dual(data)
-        return prepared, seen if self.picks_samples() else eqx.tree_at(lambda d: d.x, seen, seen.x[:, :0])
+        form = network.gram_form(data) if self.coordinates == "gram" else None
+        return network.prepare(data) if form is None else form.prepare(layout)
 
 
 def _check(flow: Coordinated) -> None:
@@ -128,17 +122,10 @@ def _check(flow: Coordinated) -> None:
         raise UserError(f"There are {len(jax.devices())} devices here, so devices = {flow.devices} is not possible.")
 
 
-def fixed_features(network: Network, data: Dataset) -> float | None:
-    """How many fixed features D a layer of the network is trained on; None where there is no such layer."""
-    if isinstance(network, TwoLayer):
-        return network.embedding.size(data.inputs)
-    return network.gram_features() if isinstance(network, MeanFieldStack) else None
-
-
 def cheapest(network: Network, data: Dataset) -> Literal["weights", "gram"]:
     """Choose coordinates by the cost of a gradient: 4 m D n operations in weights, 2 m n² in Gram coordinates."""
-    features = fixed_features(network, data)
-    return "weights" if features is None or data.n >= 2 * features else "gram"
+    form = network.gram_form(data)
+    return "weights" if form is None or data.n >= 2 * form.features else "gram"
 
 
 def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:

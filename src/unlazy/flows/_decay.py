@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from unlazy._linalg import eigh
 from unlazy._types import Outputs, Scalar
-from unlazy.data import Dataset
 from unlazy.losses import Loss
+from unlazy.networks import Samples
 
 
 class Decay(eqx.Module):
@@ -19,7 +19,7 @@ class Decay(eqx.Module):
     rates: Float[Array, " nk"]
     modes: Float[Array, "nk nk"]
 
-    def __init__(self, kernel: Float[Array, "..."], data: Dataset, loss: Loss) -> None:
+    def __init__(self, kernel: Float[Array, "..."], data: Samples, loss: Loss) -> None:
         f = jnp.zeros_like(data.y)
         # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
         self.loading = jnp.sqrt(loss.slope(jnp.ones_like(f), f, data.weight)).reshape(-1)

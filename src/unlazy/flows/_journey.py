@@ -7,12 +7,12 @@ on.
 
 from __future__ import annotations
 
-import os
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -20,21 +20,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from unlazy._catalogue import kebab
-from unlazy._errors import UserError
+from unlazy._errors import UserError, article
+from unlazy._files import atomic_write
 from unlazy._linalg import one_lapack_thread
+from unlazy._observation import Observe
+from unlazy._registry import kebab
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
+from unlazy.flows._compiled import Batching, advance_runs, begin_runs, observe_runs, observed, prepare_runs, stack
+from unlazy.flows._named import named
 from unlazy.flows._progress import Progress, bar
-from unlazy.flows._state import CODES, AtEnd, Observe, Place, State, Status, Trajectory
+from unlazy.flows._state import CODES, AtEnd, Place, State, Status, Trajectory
 from unlazy.losses import Loss
 from unlazy.networks import Layout, Network, altered, divide
 
 if TYPE_CHECKING:
     from unlazy.flows._base import Flow, Stepper
 
-Batching = Literal["one", "vmap", "map"]
-Probes = Sequence[Observe] | Mapping[str, Observe]
+Probes = Sequence[Observe | str] | Mapping[str, Observe | str]  # a name is resolved by the registry
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
@@ -71,7 +74,9 @@ class Journey:
         apart = (amounts > 0) | (np.arange(asked.size) == 0)
         self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
         # A probe that cannot look is noticed now, not when its time comes.
-        self.look = {name: one for name, one in self._shape_of_a_look().items() if name not in self.late}
+        self._asking: list[Observe] = []  # the probes of the last look, and
+        self._at_start: list[tuple[Observe, PyTree]] = []  # what they want to know of the start
+        self.look = {name: one for name, one in self._requests(self.probes)[0].items() if name not in self.late}
         self.looks: list[dict[str, PyTree]] = []
         self.last_look: dict[str, PyTree] = {}
         self.seconds = 0.0
@@ -102,11 +107,11 @@ class Journey:
         together = size < _VMAP_BYTES and not settled.alone()
         batching: Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [networks, data, keys]
-        network, raw, key = (group[0] if batching == "one" else _stack(group) for group in groups)
-        prepared, features = _on(settled, network, raw, layout, batching)
-        state = _begin(settled, prepared, features, key, batching)
+        network, raw, key = (group[0] if batching == "one" else stack(group) for group in groups)
+        prepared, samples = prepare_runs(settled, network, raw, layout, batching)
+        state = begin_runs(settled, prepared, samples, key, batching)
         trained, frozen = divide(prepared)
-        return cls(settled, Place(state, frozen, trained, features, raw, 0.0, settled), times, probes, batching)
+        return cls(settled, Place(state, frozen, trained, samples, raw, 0.0, settled), times, probes, batching)
 
     def go(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Journey:
         """Travel to the last time asked for; Ctrl-C stops between two slices and loses nothing."""
@@ -169,36 +174,65 @@ class Journey:
 
     def _advance(self, budget: int) -> None:
         place = self.place
-        moved = _advance(
+        moved = advance_runs(
             self.flow, place.state, place.frozen, place.data, jnp.asarray(budget, jnp.int32), self.batching
         )
         self._move(jax.block_until_ready(moved), place.target)
 
     def _look(self, names: set[str]) -> dict[str, PyTree]:
-        place, probes = self.place, {name: probe for name, probe in self.probes.items() if name in names}
-        look = _observe(
-            probes, place.state.trained, place.first, place.frozen, place.data, self.flow.loss, self.batching
-        )
-        return jax.tree.map(np.asarray, look)
+        probes = {name: probe for name, probe in self.probes.items() if name in names}
+        return self.observe(self.place.state.trained, probes)
 
-    def _shape_of_a_look(self) -> dict[str, PyTree]:
+    def observe(self, trained: PyTree, probes: dict[str, Observe]) -> dict[str, PyTree]:
+        """Evaluate probes on the network with the given trained parameters; what they ask of the start is kept."""
+        if [*map(id, probes.values())] != [*map(id, self._asking)]:
+            self._asking, wanted = list(probes.values()), self._requests(probes)[1]
+            self._at_start = [(one, self._observe(self.place.first, {"it": one}, [])["it"]) for one in wanted]
+        return jax.tree.map(np.asarray, self._observe(trained, probes, self._at_start))
+
+    def _observe(
+        self, trained: PyTree, probes: dict[str, Observe], known: list[tuple[Observe, PyTree]]
+    ) -> dict[str, PyTree]:
         place = self.place
-        return jax.eval_shape(
-            lambda now, first, frozen, data: _observe(
-                self.probes, now, first, frozen, data, self.flow.loss, self.batching
-            ),
+        return observe_runs(
+            probes,
+            tuple(probe for probe, _ in known),
+            tuple(value for _, value in known),
+            trained,
+            place.first,
+            place.frozen,
+            place.data,
+            place.raw,
+            self.flow.loss,
+            self.batching,
+        )
+
+    def _requests(self, probes: dict[str, Observe]) -> tuple[dict[str, PyTree], list[Observe]]:
+        """Trace probes abstractly: the shapes of their results, and the probes that they want to know at the start."""
+        place, requested = self.place, []
+        shapes = eqx.filter_eval_shape(
+            functools.partial(observed, loss=self.flow.loss, batching=self.batching, requested=requested),
+            probes,
+            (),
+            (),
             place.state.trained,
             place.first,
             place.frozen,
             place.data,
+            place.raw,
         )
+        return shapes, requested
 
     def trajectories(self) -> list[Trajectory]:
         """Give what has been seen so far, a trajectory for each run."""
         if self.batching == "one":
             return [self._trajectory(lambda tree: tree)]
         count = self.state.code.shape[0]
-        return [self._trajectory(lambda tree, i=i: jax.tree.map(lambda leaf: leaf[i], tree)) for i in range(count)]
+
+        def pick(tree: PyTree, i: int) -> PyTree:
+            return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, tree)
+
+        return [self._trajectory(functools.partial(pick, i=i)) for i in range(count)]
 
     def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
         all_ = self.place
@@ -227,19 +261,17 @@ class Journey:
             place=place,
         )
 
-    def save(self, path: Path) -> None:
-        """Write all that `load` needs, under a temporary name first so that a crash leaves the older one whole."""
+    def save(self, path: Path, **extra: np.ndarray) -> None:
+        """Write all that `load` needs, and more arrays beside it; a crash leaves an older file whole."""
         leaves = [_plain(leaf) for leaf in jax.tree.leaves((self.state, self.looks))]
         head = np.asarray([len(self.looks), self.place.target, self.seconds])
-        temporary = path.with_name(path.name + ".part")
-        with open(temporary, "wb") as file:
-            np.savez(file, head, *leaves)
-        os.replace(temporary, path)
+        with atomic_write(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, head, *leaves, **extra)  # pyright: ignore[reportArgumentType]
 
     def load(self, path: Path) -> Journey:
         """Stand where `save` left off; the journey must have been begun in the same way."""
         with open(path, "rb") as opened, np.load(opened) as file:
-            head, *saved = (file[f"arr_{index}"] for index in range(len(file.files)))
+            head, *saved = (file[name] for name in sorted(file.files, key=_position) if name.startswith("arr_"))
         leaves, structure = jax.tree.flatten((self.state, [self.look] * int(head[0])))
         if [leaf.shape for leaf in map(_plain_shape, leaves)] != [leaf.shape for leaf in saved]:
             raise UserError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
@@ -251,10 +283,16 @@ class Journey:
 
 
 def _belong(flow: Flow, network: Network, data: Dataset) -> None:
-    """Refuse what is no network, data set or loss, and data that are no numbers."""
-    for what, given, wanted in (("network", network, Network), ("data set", data, Dataset), ("loss", flow.loss, Loss)):
+    """Refuse what is not a network, data set or loss, and data that are not finite."""
+    for what, given, wanted, advice in (
+        ("network", network, Network, "make one of unlazy.networks, or write a subclass of unlazy.networks.Network"),
+        ("data set", data, Dataset, "make one with unlazy.Dataset(x, y)"),
+        ("loss", flow.loss, Loss, "give one of unlazy.losses, its name, or a function of outputs and targets"),
+    ):
         if not isinstance(given, wanted):
-            raise UserError(f"The {what} is {given!r}, which is no {wanted.__name__}.")
+            raise UserError(
+                f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
+            )
     data.check()
 
 
@@ -264,8 +302,8 @@ def _fit(flow: Stepper, network: Network, data: Dataset, layout: Layout) -> None
     flow.loss.check(data.y)
 
     def outputs(network: Network, data: Dataset) -> Array:
-        prepared, seen = flow.prepare(network, data, layout)
-        return prepared(seen.x)
+        prepared, x, _ = flow.prepare(network, data, layout)
+        return prepared(x)
 
     shape = eqx.filter_eval_shape(outputs, network, data).shape
     if shape != data.y.shape:
@@ -273,23 +311,6 @@ def _fit(flow: Stepper, network: Network, data: Dataset, layout: Layout) -> None
             f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape {data.y.shape}: "
             "a network without `outputs` wants targets (n,), one with outputs = k wants (n, k)."
         )
-
-
-def named(probes: Any) -> dict[str, Observe]:
-    """Name probes by their class (``TrainLoss`` is seen as ``train-loss``) unless they come with names."""
-    if isinstance(probes, Mapping):
-        return dict(probes)
-    alone = callable(probes)
-    listed: list[Any] = [probes] if alone else list(probes)
-    for probe in listed:
-        if alone or isinstance(probe, type):
-            name = getattr(probe, "__name__", type(probe).__name__)
-            raise UserError(f"Probes are a list of objects: probes=[{name}()], with brackets and parentheses.")
-    names = [kebab(type(probe).__name__) for probe in listed]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise UserError(f"Two probes would both be called '{min(twice)}': give a dictionary with a name for each.")
-    return dict(zip(names, listed, strict=True))
 
 
 def _checked_times(times: Sequence[float] | np.ndarray, since: float) -> np.ndarray:
@@ -309,57 +330,13 @@ def _plain(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
+def _position(name: str) -> int:
+    return int(name.removeprefix("arr_")) if name.startswith("arr_") else -1
+
+
 def _plain_shape(leaf: Any) -> Any:
     return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
 
 
 def _like(leaf: Any, saved: np.ndarray) -> Array:
     return jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
-
-
-def _stack(members: Sequence[Any]) -> Any:
-    structures = {jax.tree.structure(member) for member in members}
-    shapes = {tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(member)) for member in members}
-    if len(structures) > 1 or len(shapes) > 1:
-        raise UserError("Networks and data of several seeds must agree in shape and kind to be run together.")
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
-
-
-def _batched(function: Callable, batching: Batching) -> Callable:
-    if batching == "one":
-        return function
-    if batching == "vmap":
-        return jax.vmap(function)
-    return lambda *args: jax.lax.map(lambda one: function(*one), args)
-
-
-@eqx.filter_jit
-def _on(flow: Stepper, network: Network, data: Dataset, layout: Layout, batching: Batching) -> tuple[Network, Dataset]:
-    return _batched(lambda n, d: flow.prepare(n, d, layout), batching)(network, data)
-
-
-@eqx.filter_jit
-def _begin(flow: Stepper, network: Network, data: Dataset, key: Array, batching: Batching) -> State:
-    return _batched(lambda n, d, k: flow.begin(n, d, key=k), batching)(network, data, key)
-
-
-@eqx.filter_jit
-def _advance(flow: Stepper, state: State, frozen: PyTree, data: Dataset, budget: Array, batching: Batching) -> State:
-    return _batched(lambda s, f, d: flow.advance(s, f, d, budget), batching)(state, frozen, data)
-
-
-@eqx.filter_jit
-def _observe(
-    probes: dict[str, Observe],
-    now: PyTree,
-    first: PyTree,
-    frozen: PyTree,
-    data: Dataset,
-    loss: Loss,
-    batching: Batching,
-) -> dict[str, PyTree]:
-    def look(now: PyTree, first: PyTree, frozen: PyTree, data: Dataset) -> dict[str, PyTree]:
-        here, start = eqx.combine(now, frozen), eqx.combine(first, frozen)
-        return {name: probe(here, start, data, loss) for name, probe in probes.items()}
-
-    return _batched(look, batching)(now, first, frozen, data)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from unlazy._errors import UserError
 from unlazy._types import Outputs, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._coordinates import WATCHED
+from unlazy.networks import Batch, Samples
+
+WATCHED = 64  # test inputs on which a flow judges its own error
 
 
 def check_tolerance(tolerance: np.ndarray, step: np.ndarray | None, data: Dataset) -> None:
@@ -23,18 +24,13 @@ def check_tolerance(tolerance: np.ndarray, step: np.ndarray | None, data: Datase
         raise UserError(f"A constant step must be positive, not {float(step):g}.")
 
 
-def output_scale(f: Outputs, data: Dataset) -> Scalar:
+def output_scale(f: Outputs, data: Samples) -> Scalar:
     """Root mean square of the targets, to which the tolerance refers; of the outputs where all targets are zero."""
     targets, outputs = (jnp.sqrt(jnp.mean(jnp.square(values))) for values in (data.y, f))
     scale = jnp.where(targets > 0, targets, outputs)
     return jnp.where(scale > 0, scale, 1.0)
 
 
-def watched(data: Dataset) -> Array:
+def watched(data: Samples) -> Batch:
     """The inputs on which errors are judged: all that are trained on, and some of the test inputs."""
-    if data.x_test is None:
-        return data.x
-    test = data.x_test[:WATCHED]
-    if data.x.shape[1:] == (0,):  # Gram coordinates: points in their order, training points first
-        return jnp.zeros((data.n + test.shape[0], 0), data.x.dtype)
-    return jnp.concatenate([data.x, test])
+    return data.judged(WATCHED)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,12 +16,19 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from unlazy._errors import UserError
+from unlazy._observation import Observation, Observe
 from unlazy._types import PyTree, Scalar
 from unlazy.data import Dataset
+from unlazy.flows._results import as_html, as_text, to_xarray
 from unlazy.losses import Loss
-from unlazy.networks import Network, trained_rates
+from unlazy.networks import Network, Samples, trained_rates
 
-Observe = Callable[[Network, Network, Dataset, Loss], PyTree]
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+    from unlazy.figures import Style
+
 Memory = TypeVar("Memory")
 
 
@@ -32,9 +40,9 @@ class AtEnd(eqx.Module):
 
     probe: Observe
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
-        """Look, as the probe does."""
-        return self.probe(now, start, data, loss)
+    def __call__(self, obs: Observation) -> PyTree:
+        """Evaluate the probe."""
+        return self.probe(obs)
 
 
 class Status(enum.Enum):
@@ -85,7 +93,7 @@ class Place(eqx.Module):
     state: State
     frozen: PyTree
     first: PyTree  # the trained parameters at t = 0
-    data: Dataset
+    data: Samples
     raw: Dataset
     target: float  # the time that the run has reached, or is on its way to
     flow: PyTree  # the flow itself, with all choices made
@@ -112,25 +120,62 @@ class Trajectory:
     @functools.cached_property
     def start(self) -> Network:
         """The network at t = 0, in weights."""
-        return eqx.combine(self.place.first, self.place.frozen).off()
+        return eqx.combine(self.place.first, self.place.frozen).restore()
 
     @functools.cached_property
     def final(self) -> Network:
         """The network where the run ended, in weights."""
-        return eqx.combine(self.place.state.trained, self.place.frozen).off()
+        return eqx.combine(self.place.state.trained, self.place.frozen).restore()
+
+    def to_xarray(self) -> xr.Dataset:
+        """Give what the probes observed as labelled arrays with the dimension ``time`` first.
+
+        `unlazy.flows.to_xarray` takes several trajectories and adds a dimension ``seed``.
+        """
+        return to_xarray(self).isel(seed=0, drop=True)
+
+    def plot(self, probe: str | Sequence[str] | None = None, style: Style = "screen") -> Figure:
+        """Draw what the probes observed; see `unlazy.figures.curves`, which also compares several runs.
+
+        Parameters
+        ----------
+        probe
+            The probe to draw, or several of them. All if left out.
+        style
+            ``"screen"`` or ``"paper"``.
+        """
+        from unlazy.figures import curves
+
+        return curves(self, probe, style)
+
+    def save(self, path: Path | str, name: str = "") -> Path:
+        """Write what the probes observed to a netCDF file, which `unlazy report` and `unlazy figure` read.
+
+        Parameters
+        ----------
+        path
+            The file; its name should end in ``.nc``.
+        name
+            What the run is called in reports; the name of the file if left out.
+        """
+        from unlazy._netcdf import write
+
+        path = Path(path)
+        return write(to_xarray(self).assign_attrs(name=name or path.stem), path)
 
     def __repr__(self) -> str:
-        seen = ", ".join(self.seen) or "nothing"
-        last = f"{self.times[-1]:g}" if self.times.size else "none"
-        return f"Trajectory({len(self.times)} times, the last {last}; seen: {seen}; {self.status.name}; {self.stats})"
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
 
-def gradient(trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
+def gradient(trained: PyTree, frozen: PyTree, data: Samples | Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
     """Give the loss and its gradient by the trained parameters only, or what a network that clips descends instead."""
     return eqx.combine(trained, frozen).gradient(data, loss)
 
 
-def velocity(trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss) -> PyTree:
+def velocity(trained: PyTree, frozen: PyTree, data: Samples | Dataset, loss: Loss) -> PyTree:
     """Give θ' = -R ∇L(θ): the right-hand side that every flow shares."""
     return scaled(gradient(trained, frozen, data, loss)[1], trained_rates(eqx.combine(trained, frozen)), -1.0)
 

@@ -16,9 +16,9 @@ from unlazy._types import PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset, Source
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
-from unlazy.flows.optimisers import Constant, Momentum, Optimiser, Plain, Schedule
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Layout, Network, divide, trained_rates
+from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Layout, Network, Prepared, Samples, divide, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -47,7 +47,7 @@ class Descent(Coordinated):
     only looked at, by probes.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     rate: np.ndarray = eqx.field(default=1.0, converter=number)
     optimiser: Optimiser = Plain()
     schedule: Schedule = Constant()
@@ -68,40 +68,38 @@ class Descent(Coordinated):
                 raise UserError(f"{what} must be positive, not {bound:g}.")
         if self.source is not None and self.batch is None:
             raise UserError("Fresh samples come in batches: say how many a step, for example batch = 1024.")
-        if network.clips and self.clip_sample is not None:
-            raise UserError("This network clips the pull of each sample already: leave clip_sample out.")
-        if network.own_units and self.exact_in_gram() is not None:
+        if network.clips_per_sample and self.clip_sample is not None:
+            raise UserError("This network was made with clip=... and bounds each sample already: drop clip_sample.")
+        if network.rescaled_parameters and self.exact_in_gram() is not None:
             raise UserError(
-                "Adam and clipping look at the size of a gradient, which is another one in rescaled coordinates: make "
-                "the network with rescaled = false."
+                "Adam and clipping depend on the size of the gradient, which rescaled=True changes: make the network "
+                "with rescaled=False."
             )
 
     def exact_in_gram(self) -> str | None:
         """Plain descent and momentum are, on samples that stay."""
         if self.source is not None:
             return 'Gram coordinates know the training points only: fresh samples need coordinates = "weights".'
-        if self.clip_norm is None and self.clip_sample is None and isinstance(self.optimiser, Plain | Momentum):
+        if self.clip_norm is None and self.clip_sample is None and self.optimiser.linear:
             return None
         return (
-            "Gram coordinates are exact for plain descent and momentum only: what looks at the size of a gradient "
-            '(Adam, clipping) needs coordinates = "weights".'
+            "Gram coordinates are exact only where steps are linear in the gradients, as in plain descent and with "
+            'momentum; what depends on the size of a gradient (Adam, clipping) needs coordinates = "weights".'
         )
-
-    def picks_samples(self) -> bool:
-        """Minibatches do, and clipping goes through samples one by one."""
-        return self.batch is not None or self.clip_sample is not None
 
     def alone(self) -> bool:
         """Minibatches are shuffled once an epoch; side by side all runs would be shuffled anew at each step."""
         return self.batch is not None and self.source is None
 
-    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
         """Do the frozen work once, but nothing in advance for samples that are not there yet."""
-        return super().prepare(network, data, layout) if self.source is None else (network, data)
+        if self.source is None:
+            return super().prepare(network, data, layout)
+        return Prepared(network, data.x, data.x_test)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""
-        if isinstance(self.schedule, Constant):
+        if self.schedule.constant:
             steps = np.rint(times / float(self.rate)).astype(np.int64)
             return steps, steps * float(self.rate)
         clock, count = np.zeros(1), 1024
@@ -122,19 +120,20 @@ class Descent(Coordinated):
         chosen = self.optimiser.transform()
         return chosen if self.clip_norm is None else optax.chain(optax.clip_by_global_norm(self.clip_norm), chosen)
 
-    def _gradient(self, trained: PyTree, frozen: PyTree, data: Dataset) -> tuple[Scalar, PyTree]:
+    def _gradient(self, trained: PyTree, frozen: PyTree, data: Samples) -> tuple[Scalar, PyTree]:
         if self.clip_sample is None:
             return gradient(trained, frozen, data, self.loss)
         return _clipped_gradient(trained, frozen, data, self.loss, self.clip_sample)
 
-    def _samples(self, state: State, data: Dataset) -> tuple[Array | None, Dataset]:
+    def _samples(self, state: State, data: Samples) -> tuple[Array | None, Samples]:
         if self.source is None:
             return _next_batch(state.memory, state.steps, data)
         assert self.batch is not None
         drawn = self.source.draw(self.batch, key=jax.random.fold_in(state.memory.key, state.steps))
-        return None, drawn.astype(data.x.dtype)
+        drawn = drawn.astype(data.dtype)
+        return None, Samples(drawn.x, drawn.y, drawn.weight)
 
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
         parts: Any = divide(network)
         trained, frozen = parts
@@ -149,7 +148,7 @@ class Descent(Coordinated):
         status, unknown = jnp.where(good, 0, code(Status.not_finite)), jnp.full_like(loss, jnp.nan)
         return State(trained, memory, count, count, count, status, jnp.zeros_like(count), unknown)
 
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Make up to ``budget`` steps."""
         transform, last = self._transform(), state.steps + budget
         rates = trained_rates(eqx.combine(state.trained, frozen))
@@ -175,7 +174,7 @@ class Descent(Coordinated):
         return jax.lax.while_loop(going, body, state)
 
 
-def _next_batch(memory: Memory, step: Int[Array, ""], data: Dataset) -> tuple[Array | None, Dataset]:
+def _next_batch(memory: Memory, step: Int[Array, ""], data: Samples) -> tuple[Array | None, Samples]:
     if memory.order is None:
         return None, data
     batches, size = memory.order.shape
@@ -191,24 +190,25 @@ def _next_batch(memory: Memory, step: Int[Array, ""], data: Dataset) -> tuple[Ar
     if batches * size == data.n:
         weight = None if data.weight is None else data.weight[chosen]
     else:  # the last batch is smaller: what fills it up weighs nothing
-        weight = (chosen >= 0).astype(x.dtype)
+        weight = (chosen >= 0).astype(y.dtype)
         weight = weight if data.weight is None else weight * data.weight[chosen]
-    return order, Dataset(x, y, weight=weight, name=data.name)
+    return order, Samples(x, y, weight)
 
 
 def _clipped_gradient(
-    trained: PyTree, frozen: PyTree, data: Dataset, loss: Loss, radius: float
+    trained: PyTree, frozen: PyTree, data: Samples, loss: Loss, radius: float
 ) -> tuple[Scalar, PyTree]:
     """Project each sample's gradient ∇ℓ_i onto the ball of ``radius``, then reduce as the loss does."""
-    weight = jnp.ones(data.n, data.x.dtype) if data.weight is None else data.weight
+    weight = jnp.ones(data.n, data.dtype) if data.weight is None else data.weight
     total = jnp.sum(weight) if loss.reduction == "mean" else jnp.ones((), weight.dtype)
     bytes_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
     size = int(np.clip(_CLIP_BYTES // bytes_each, 1, data.n))
 
-    def cost(leaves: PyTree, x: Array, y: Array) -> Scalar:
-        return loss.cost(eqx.combine(leaves, frozen)(x[None]), y[None])[0]
+    def cost(leaves: PyTree, x: PyTree, y: Array) -> Scalar:
+        one = jax.tree.map(lambda leaf: leaf[None], x)  # a raw sample, or a prepared one
+        return loss.cost(eqx.combine(leaves, frozen)(one), y[None])[0]
 
-    def add(carry: tuple[Scalar, PyTree], block: tuple[Array, Array, Array]) -> tuple[tuple[Scalar, PyTree], None]:
+    def add(carry: tuple[Scalar, PyTree], block: tuple[PyTree, Array, Array]) -> tuple[tuple[Scalar, PyTree], None]:
         x, y, share = block
         costs, slopes = jax.vmap(jax.value_and_grad(cost), in_axes=(None, 0, 0))(trained, x, y)
         norms = jax.vmap(optax.tree.norm)(slopes)
@@ -225,6 +225,6 @@ def _clipped_gradient(
 
     padding = jnp.zeros(-data.n % size, weight.dtype)
     shares = jnp.concatenate([weight, padding]).reshape(-1, size)
-    nothing = (jnp.zeros((), data.x.dtype), jax.tree.map(jnp.zeros_like, trained))
-    (value, sums), _ = jax.lax.scan(add, nothing, (blocks(data.x), blocks(data.y), shares))
+    nothing = (jnp.zeros((), data.dtype), jax.tree.map(jnp.zeros_like, trained))
+    (value, sums), _ = jax.lax.scan(add, nothing, (jax.tree.map(blocks, data.x), blocks(data.y), shares))
     return value / total, jax.tree.map(lambda leaf: leaf / total, sums)

@@ -16,8 +16,8 @@ from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._decay import Decay
 from unlazy.flows._outputs import check_tolerance, output_scale, watched
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, View, divide
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Network, Samples, View, divide
 
 # A PI controller: proportional to the error with some memory of the last one, so that steps settle without rejections.
 _GROWTH, _SHRINK, _SAFETY, _POWER, _PAST = 3.0, 0.3, 0.9, 0.2, 0.1
@@ -49,26 +49,29 @@ class Exponential(Coordinated):
     kernel and one eigendecomposition of an n k x n k matrix.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
 
     def check(self, network: Network, data: Dataset) -> None:
         """Squared loss and a tolerance within reach."""
-        if not isinstance(self.loss, Squared):
+        if not self.loss.quadratic:
             raise UserError(
-                f"The exponential flow solves squared loss only, not {type(self.loss).__name__}: use GradientFlow."
+                f"Exponential needs a quadratic loss, and {type(self.loss).__name__} is not: use GradientFlow."
             )
-        if network.clips:
-            raise UserError("The exponential flow solves the gradient flow, and this network clips: use RungeKutta.")
+        if network.clips_per_sample:
+            raise UserError(
+                "Exponential needs the true gradient, but this network was made with clip=...: use RungeKutta, or drop "
+                "clip."
+            )
         check_tolerance(self.tolerance, self.step, data)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count time itself."""
         return times, times
 
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Choose a first step well below the fastest time scale."""
         trained = divide(network)[0]
         view = network.view(watched(data))
@@ -83,7 +86,7 @@ class Exponential(Coordinated):
         one = jnp.ones((), jnp.int32)
         return State(trained, memory, zero, none, none, jnp.where(good, 0, code(Status.not_finite)), one, zero)
 
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Step until the time left is used up."""
         last = state.steps + state.rejected + budget
         x = watched(data)

@@ -16,8 +16,8 @@ from unlazy.flows._state import count, number
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.runge_kutta import RungeKutta
 from unlazy.flows.stabilised import Stabilised
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, TangentModel, TwoLayer
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Network
 
 Method = Literal["auto", "exponential", "stabilised", "runge-kutta"]
 Precision = Literal["auto", "full", "mixed"]
@@ -47,7 +47,7 @@ class GradientFlow(Flow):
     float64 whose tolerance float32 products do not touch. ``stats`` says what was chosen.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
     method: Method = eqx.field(static=True, default="auto")
@@ -69,7 +69,8 @@ class GradientFlow(Flow):
         precision = self.precision
         if precision == "auto":
             single = coordinates == "gram" and data.x.dtype == jnp.float64 and float(self.tolerance) >= _SINGLE
-            large = isinstance(network, TwoLayer) and network.width * float(data.n) ** 2 >= _LARGE
+            form = network.gram_form(data)
+            large = form is not None and (form.neurons or 0) * float(data.n) ** 2 >= _LARGE
             precision = "mixed" if single and large and method != "runge-kutta" else "full"
         return self._made(method, coordinates, precision).settle(network, data, runs)
 
@@ -97,8 +98,8 @@ class GradientFlow(Flow):
     def _method(self, network: Network, data: Dataset) -> str:
         if self.method != "auto":
             return self.method
-        if float(self.tolerance) < _FINE or network.faint:
+        if float(self.tolerance) < _FINE or network.small_initial_outputs:
             return "runge-kutta"
         # At kinks both methods need as many steps, and Chebyshev stages cost less than an eigendecomposition.
-        solvable = isinstance(self.loss, Squared) and data.y.size <= _MOST_OUTPUTS and not network.kinked
-        return "exponential" if solvable and isinstance(network, TwoLayer | TangentModel) else "stabilised"
+        solvable = self.loss.quadratic and data.y.size <= _MOST_OUTPUTS and not network.has_kinks
+        return "exponential" if solvable and network.cheap_kernel else "stabilised"

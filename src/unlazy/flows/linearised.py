@@ -14,8 +14,8 @@ from unlazy.data import Dataset
 from unlazy.flows._base import Stepper
 from unlazy.flows._decay import Decay
 from unlazy.flows._state import State, Status, code, finite
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Layout, Network, TangentModel, altered, divide
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Layout, Network, Prepared, Samples, TangentModel, altered, divide
 
 
 class Memory(eqx.Module):
@@ -33,40 +33,37 @@ class Linearised(Stepper):
     which follows from one eigendecomposition of Ω^½ Θ_0 Ω^½ (n k x n k). The final network is a `TangentModel`.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
 
     def check(self, network: Network, data: Dataset) -> None:
         """Only squared loss has a closed form."""
-        if not isinstance(self.loss, Squared):
+        if not self.loss.quadratic:
             raise UserError(
-                f"The linearised flow has a closed form for squared loss only, not {type(self.loss).__name__}: "
-                "run GradientFlow on TangentModel(network) instead."
+                "The linearised flow has a closed form for quadratic losses only, and "
+                f"{type(self.loss).__name__} is not: run GradientFlow on TangentModel(network) instead."
             )
-        if network.clips:
-            raise UserError("The linearised flow is that of the gradient, and this network clips: make it without.")
+        if network.clips_per_sample:
+            raise UserError("Linearised needs the true gradient, but this network was made with clip=...: drop clip.")
 
-    def prepare(self, network: Network, data: Dataset, layout: Layout) -> tuple[Network, Dataset]:
+    def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
         """Train the linearisation, in weights."""
-        network, data = network.on(data)
-        return TangentModel(network), data
+        network, x, x_test = network.prepare(data)
+        return Prepared(TangentModel(network), x, x_test)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count time itself."""
         return times, times
 
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Decompose the kernel at the start."""
-        assert isinstance(network, TangentModel)
         residual = network(data.x) - data.y
         trained, count = divide(network)[0], jnp.zeros((), jnp.int32)
-        memory = Memory(
-            jnp.zeros((), residual.dtype), residual, Decay(network.tangent_kernel(data.x, data.x), data, self.loss)
-        )
+        memory = Memory(jnp.zeros((), residual.dtype), residual, Decay(network.tangent_kernel(data.x), data, self.loss))
         good = finite(trained, memory)
         status = jnp.where(good, 0, code(Status.not_finite))
         return State(trained, memory, memory.clock, count, count, status, jnp.ones_like(count), memory.clock)
 
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Jump to the next time."""
         memory, network = state.memory, eqx.combine(state.trained, frozen)
         clock = memory.clock + state.left

@@ -19,6 +19,14 @@ class Optimiser(eqx.Module):
     def transform(self) -> optax.GradientTransformation:
         """Give the Optax transformation, without learning rate."""
 
+    @property
+    def linear(self) -> bool:
+        """Whether directions are linear in the gradients so far, with one factor for all entries.
+
+        Such an optimiser takes the same steps in any linear coordinates, and may therefore run in Gram coordinates.
+        """
+        return False
+
 
 class Plain(Optimiser):
     """Gradient descent, or SGD with minibatches: the direction is the gradient."""
@@ -26,6 +34,11 @@ class Plain(Optimiser):
     def transform(self) -> optax.GradientTransformation:
         """Leave the gradient as it is."""
         return optax.identity()
+
+    @property
+    def linear(self) -> bool:
+        """The direction is the gradient."""
+        return True
 
 
 class Momentum(Optimiser):
@@ -37,6 +50,11 @@ class Momentum(Optimiser):
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
         return optax.trace(self.decay, self.nesterov)
+
+    @property
+    def linear(self) -> bool:
+        """The direction is a sum of gradients."""
+        return True
 
 
 class Adam(Optimiser):
@@ -68,6 +86,11 @@ class Schedule(eqx.Module):
     def __call__(self, step: Int[Array, "..."]) -> Any:
         """Give the factor at ``step`` (counted from 0)."""
 
+    @property
+    def constant(self) -> bool:
+        """Whether the factor is 1 at every step, so that the time of a step is known without adding up factors."""
+        return False
+
 
 class Constant(Schedule):
     """The same learning rate throughout."""
@@ -75,6 +98,11 @@ class Constant(Schedule):
     def __call__(self, step: Int[Array, "..."]) -> Any:
         """Factor 1."""
         return jnp.ones_like(step, dtype=float)
+
+    @property
+    def constant(self) -> bool:
+        """It is."""
+        return True
 
 
 class StepDecay(Schedule):

@@ -17,8 +17,8 @@ from unlazy.data import Dataset
 from unlazy.flows._attempt import Attempt, either, length, settled
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, divide
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Network, Samples, divide
 
 
 class Memory(eqx.Module):
@@ -41,7 +41,7 @@ class RungeKutta(Coordinated):
     `GradientFlow` chooses other methods for it.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     rtol: np.ndarray = eqx.field(default=1e-6, converter=number)
     atol: np.ndarray = eqx.field(default=1e-8, converter=number)
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
@@ -87,10 +87,10 @@ class RungeKutta(Coordinated):
         rtol, atol = (jnp.asarray(tol, dtype) for tol in (self.rtol, self.atol))
         return diffrax.PIDController(rtol=rtol, atol=atol, pcoeff=0.3, icoeff=0.4)
 
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Look at the first velocity: a NaN is noticed here, and the size of the first step chosen."""
         trained, frozen = divide(network)
-        args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.x.dtype)
+        args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.dtype)
         if self.step is None:
             order = self._order(terms)
             unit = jnp.ones_like(zero)
@@ -108,7 +108,7 @@ class RungeKutta(Coordinated):
         status = jnp.where(good, 0, code(Status.not_finite))
         return State(trained, memory, zero, count, count, status, jnp.ones_like(count), zero)
 
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Step until the time left is used up."""
         args, terms, dtype = (frozen, data, self.loss), self._terms(), state.left.dtype
         controller = self._controller(dtype)

@@ -16,8 +16,8 @@ from unlazy.flows._attempt import Attempt, either, length, settled
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._outputs import check_tolerance, output_scale, watched
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
-from unlazy.losses import Loss, Squared
-from unlazy.networks import Network, divide
+from unlazy.losses import Loss, Squared, as_loss
+from unlazy.networks import Network, Samples, divide
 
 _FEWEST = 3  # stages
 _KINKED = 8  # ... of a step of full length at kinks, where the error is in proportion to h/s whatever s is
@@ -61,7 +61,7 @@ class Stabilised(Coordinated):
     in proportion: 1e-2 suits most. With ``step`` all steps have that size, or what 100 stages allow.
     """
 
-    loss: Loss = Squared()
+    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
@@ -74,7 +74,7 @@ class Stabilised(Coordinated):
         """Count time itself."""
         return times, times
 
-    def begin(self, network: Network, data: Dataset, *, key: PRNGKey) -> State:
+    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""
         trained, frozen = divide(network)
         f, speed = network(data.x), velocity(trained, frozen, data, self.loss)
@@ -94,11 +94,11 @@ class Stabilised(Coordinated):
         status = jnp.where(finite(trained, memory), 0, code(Status.not_finite))
         return State(trained, memory, zero, none, none, status, 1 + 2 * iterations, zero)
 
-    def advance(self, state: State, frozen: PyTree, data: Dataset, budget: Int[Array, ""]) -> State:
+    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
         """Step until the time left is used up."""
         last = state.steps + state.rejected + budget
         x, info = watched(data), jnp.finfo(state.left.dtype)
-        kinked = frozen.kinked
+        kinked = frozen.has_kinks
         near, far = (_REACH * (stages**2 - 1) for stages in (_FEWEST, _MOST))
 
         def going(s: State) -> Array:
@@ -165,7 +165,7 @@ def _weighed(missed: Array, scale: Scalar, n: int) -> tuple[Outputs, Scalar]:
     return missed[:n], _size(missed) / scale
 
 
-def _searched(network: Network, data: Dataset, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar, Int[Array, ""]]:
+def _searched(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar, Int[Array, ""]]:
     """The fastest mode and its rate, by power iteration from scratch, and how many iterations that took."""
 
     def unsettled(found: tuple[Outputs, Scalar, Scalar, Array]) -> Array:
@@ -186,7 +186,7 @@ def _freshened(mode: Outputs, miss: Outputs) -> Outputs:
     return mode + _FRESH * miss * (length(mode) / jnp.maximum(length(miss), jnp.finfo(mode.dtype).tiny))
 
 
-def _fastest(network: Network, data: Dataset, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar]:
+def _fastest(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar]:
     """One power iteration u ← ΘΩu, and |ΘΩu| / |u| in the norm of Ω: at most the largest eigenvalue of Ω^½ΘΩ^½."""
     f = network(data.x)
 
@@ -208,7 +208,7 @@ def _chebyshev(
     trained: PyTree,
     speed: PyTree,
     frozen: PyTree,
-    data: Dataset,
+    data: Samples,
     loss: Loss,
 ) -> tuple[PyTree, PyTree]:
     """One step's change of the parameters and the error in it, both by the formulas of `coefficients`."""

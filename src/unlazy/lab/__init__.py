@@ -1,10 +1,13 @@
 """The lab: recipes, the runs they describe, and the store that keeps what came of them."""
 
+from unlazy.lab.build import build
 from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
+from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
-from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, build, draw_data, parse, read
+from unlazy.lab.made_by import OtherCode, provenance
+from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, draw_data, parse, read
 from unlazy.lab.runner import Interrupted, Lab
-from unlazy.lab.store import Store, provenance, read_run
+from unlazy.lab.store import Store, read_run
 
 __all__ = [
     "Certificate",
@@ -13,13 +16,16 @@ __all__ = [
     "Kept",
     "Lab",
     "Note",
+    "OtherCode",
     "Recipe",
     "Store",
     "Times",
     "bring_to_life",
     "build",
+    "canonical",
     "certify",
     "draw_data",
+    "identify",
     "keep",
     "kept",
     "notes",

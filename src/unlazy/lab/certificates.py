@@ -1,8 +1,4 @@
-"""Asks theorems about a recipe.
-
-A stored result keeps what probes saw but not the networks, and theorems look at both ends of a run. So a recipe is run
-anew, with the probes that the theorems need beside its own. Of it only what the theorems said is kept, for reports.
-"""
+"""Asks theorems about a recipe: about its stored run, with the probes that the theorems need evaluated on snapshots."""
 
 from __future__ import annotations
 
@@ -10,15 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import msgspec
 
 from unlazy import theory
 from unlazy._errors import UserError
-from unlazy.flows import Status
-from unlazy.lab.recipe import Recipe, bring_to_life
-from unlazy.lab.runner import Told
-from unlazy.lab.store import Store, provenance, reason, written_whole
+from unlazy._files import atomic_write, reason
+from unlazy.lab.claims import held
+from unlazy.lab.made_by import provenance
+from unlazy.lab.recipe import Recipe
+from unlazy.lab.runner import Lab
+from unlazy.lab.store import Store
+from unlazy.probes import Probe
 from unlazy.theory import Finding, Theorem
 
 
@@ -46,33 +46,47 @@ class Certificate(NamedTuple):
         }
 
 
-def certify(recipe: Recipe, theorems: Sequence[Theorem], tell: Told | None = None) -> list[Certificate]:
-    """Run a recipe, seed by seed, and ask the theorems about each run."""
+def certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certificate]:
+    """Ask theorems about every seed of a recipe.
+
+    Parameters
+    ----------
+    recipe
+        The recipe. What the lab has stored of it is used; the rest is computed and stored.
+    theorems
+        The theorems. Probes that they need are evaluated on stored snapshots.
+    lab
+        The lab, whose ``tell`` hears of progress.
+    """
     with jax.enable_x64(True):  # as in `Lab.run`
-        return _certify(recipe, theorems, tell)
+        return _certify(recipe, theorems, lab)
 
 
-def _certify(recipe: Recipe, theorems: Sequence[Theorem], tell: Told | None) -> list[Certificate]:
-    experiment, found = bring_to_life(recipe), []
-    for index, (network, data, key) in enumerate(
-        zip(experiment.networks, experiment.data, experiment.keys, strict=True)
-    ):
-        probes = dict(experiment.probes)
-        for name, probe in theory.needs(network, data, list(theorems)).items():
-            if probe not in probes.values():
-                probes[name if name not in probes else f"theory-{name}"] = probe
+def _certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certificate]:
+    lab.run(recipe)
+    runs = lab.trajectories(recipe)
+    needed = [theory.needs(run.start, run.data, list(theorems)) for run in runs]
+    if any(needed):
+        more: dict[str, Probe] = {}
+        for some in needed:
+            for name, probe in some.items():
+                known = [*runs[0].probes.values(), *more.values()]
+                if not any(type(probe) is type(one) and bool(eqx.tree_equal(probe, one)) for one in known):
+                    more[_free(name, {*runs[0].probes, *more})] = probe
+        if more:
+            runs = lab.trajectories(recipe, more)
+    return [
+        Certificate(theorem, recipe.seed + index, theorem.check(run))
+        for index, run in enumerate(runs)
+        for theorem in theorems
+    ]
 
-        def listen(share: float, clock: float, index: int = index) -> None:
-            if tell is not None:
-                tell(recipe, (index + share) / recipe.seeds, f"t = {clock:g}")
 
-        run = experiment.flow(network, data, experiment.times, probes, key=key, progress=listen)
-        if run.status is Status.interrupted:
-            raise KeyboardInterrupt(f"'{recipe.name}' was interrupted; certify keeps nothing and starts over.")
-        if not run.times.size:
-            raise UserError(f"'{recipe.name}' failed before its first look: {run.status.value}")
-        found += [Certificate(theorem, recipe.seed + index, theorem.check(run)) for theorem in theorems]
-    return found
+def _free(name: str, taken: set[str]) -> str:
+    """Give a name that no other probe has."""
+    while name in taken:
+        name = f"theory-{name}"
+    return name
 
 
 def _finite(value: float | None) -> float | None:
@@ -96,11 +110,12 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     asked = {one["theorem"] for one in new}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        old = [one for one in _read(path).findings if one["theorem"] not in asked] if path.exists() else []
-        findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
-        whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
-        with written_whole(path) as temporary:
-            temporary.write_bytes(msgspec.json.format(msgspec.json.encode(whole)))
+        with held(path.with_suffix(".claim")):  # else of two processes that add to it, one would be lost
+            old = [one for one in _read(path).findings if one["theorem"] not in asked] if path.exists() else []
+            findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
+            whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
+            with atomic_write(path) as temporary:
+                temporary.write_bytes(msgspec.json.format(msgspec.json.encode(whole)))
     except OSError as error:
         raise UserError(
             f"What the theorems said cannot be written to '{path}' ({reason(error)}): choose another --out."

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from unlazy._files import atomic_write
 from unlazy.lab.recipe import Recipe
-from unlazy.lab.store import LIVE, flat, written_whole
+from unlazy.lab.store import LIVE, flat
 
 _EVERY_SECONDS = 2.0  # often enough for an eye, seldom enough to cost nothing
 
@@ -46,14 +47,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 class Live:
     """Keeps the note of one run up to date; a disk that refuses is no reason to stop the run."""
 
-    def __init__(self, path: Path, recipe: Recipe, times: np.ndarray) -> None:
-        self.path, self.recipe, self.times = path, recipe, times
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        self.path, self.recipe = path, recipe
         self.begun = self.told = time.time()
         self.first_share: float | None = None
         self.seen: list[dict[str, float | None]] = []
 
-    def tell(self, share: float, clock: float, looks: Sequence[dict[str, Any]]) -> None:
-        """Note where the run stands, every few seconds."""
+    def tell(self, share: float, clock: float, times: np.ndarray, looks: Sequence[dict[str, Any]]) -> None:
+        """Note, every few seconds, how far the run is on its way through ``times`` and what was observed."""
         if self.first_share is None:
             self.first_share = share
         now = time.time()
@@ -65,16 +66,16 @@ class Live:
             name=self.recipe.name,
             digest=self.recipe.digest,
             seeds=self.recipe.seeds,
-            end=float(self.times[-1]),
+            end=float(times[-1]),
             clock=clock,
             share=share,
             first_share=self.first_share,
             begun=self.begun,
             told=now,
-            times=self.times[: len(self.seen)].tolist(),
+            times=times[: len(self.seen)].tolist(),
             seen={name: [look.get(name) for look in self.seen] for name in (self.seen[0] if self.seen else {})},
         )
-        with contextlib.suppress(OSError), written_whole(self.path) as temporary:
+        with contextlib.suppress(OSError), atomic_write(self.path) as temporary:
             temporary.write_bytes(msgspec.json.encode(note))
 
     def end(self) -> None:

@@ -1,183 +1,240 @@
-"""The store: one immutable netCDF file a run, named by its recipe's digest, openable anywhere.
+"""The store: a folder of results that can be found again, extended and continued.
 
-A file is written under a temporary name and renamed when it is whole. Next to it, while a run is on its way, lies its
-checkpoint, from which an interrupted run goes on.
+For each recipe there is one netCDF file, the *view*, which opens anywhere: what its probes observed, with dimensions
+seed and time. Views are assembled from *tracks* (`unlazy.lab.tracks`) in the folder ``trajectories``, one or a few for
+each trajectory and seed, which hold all that is needed to observe more. Every file is written under a temporary name
+and renamed when it is complete, and has checksums that are verified on reading.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib.metadata
-import os
-import platform
 import re
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy.flows import AtEnd, Trajectory
+from unlazy._files import reason, writable
+from unlazy._netcdf import CHECKSUM, checksum, labelled, write
+from unlazy.lab import tracks
+from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
+from unlazy.lab.tracks import Track
+
+__all__ = ["LIVE", "Row", "Store", "assemble", "flat", "provenance", "read_run"]
 
 LIVE = ".live.json"  # how the note of a run that is on its way is called
-_LIBRARIES = ("unlazy", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")
+_LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
 
 
 class Store:
-    """A folder of runs."""
+    """A folder of results."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
     def path(self, recipe: Recipe) -> Path:
-        """Where the result of ``recipe`` is, or will be."""
-        readable = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-")[:60] or "run"
-        return self.folder / f"{readable}-{recipe.digest}.nc"
+        """Give the place of the result of ``recipe``."""
+        return self.named(recipe.name, recipe.digest)
+
+    def named(self, name: str, digest: str) -> Path:
+        """Give the place of a result with a name and a digest."""
+        readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "run"
+        return self.folder / f"{readable}-{digest}.nc"
 
     def checkpoint(self, recipe: Recipe) -> Path:
-        """Where ``recipe`` keeps its state while it is on its way."""
+        """Give the place where ``recipe`` keeps its state while it runs."""
         return self.path(recipe).with_suffix(".checkpoint.npz")
 
     def live(self, recipe: Recipe) -> Path:
-        """Where ``recipe`` tells how far it is, while it is on its way."""
+        """Give the place where ``recipe`` says how far it is while it runs."""
         return self.path(recipe).with_suffix(LIVE)
 
     def prepare(self) -> None:
-        """Make the folder, and find out now rather than after hours that nothing can be written there."""
+        """Create the folder, and raise now rather than after hours if nothing can be written there."""
         writable(self.folder, "Results", "--out")
+        writable(self.folder / "trajectories", "Results", "--out")
+        for folder in (self.folder, self.folder / "trajectories"):  # what processes left behind that were killed
+            for path in folder.glob(".*.part"):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
+                        path.unlink()
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
-        """Give the stored result of ``recipe``, or None if there is none."""
+        """Give the stored view of ``recipe``, or None if there is none."""
         path = self.path(recipe)
         return read_run(path) if path.exists() else None
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
-        """Keep a result; it appears whole or not at all."""
-        path = self.path(recipe)
-        whole = run.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 does not fail, it crashes
+        """Store the view of a recipe; it appears whole or not at all."""
+        return self.save_as(self.path(recipe), run)
+
+    def save_as(self, path: Path, run: xr.Dataset) -> Path:
+        """Store a view under a name; it appears whole or not at all."""
+        return write(run, path)
+
+    def claim(self, trajectory: str) -> Path:
+        """Give the place of the claim on a trajectory."""
+        return self.folder / "trajectories" / f"{trajectory[:32]}.claim"
+
+    def tracks(self, trajectory: str) -> list[Track]:
+        """Read all tracks of a trajectory, without their snapshots and states."""
+        found: list[Track] = []
+        while (path := self._track(trajectory, len(found))).exists():
+            found.append(tracks.load(path))
+        return found
+
+    def _track(self, trajectory: str, number: int) -> Path:
+        return self.folder / "trajectories" / f"{trajectory[:32]}-{number}.npz"
+
+    def save_track(self, trajectory: str, track: Track) -> Track:
+        """Store a track in its own place, or in a new one."""
+        path = track.path or self._track(trajectory, len(self.tracks(trajectory)))
         try:
-            with written_whole(path) as temporary:
-                temporary.write_bytes(whole)
+            tracks.save(track, path)
         except OSError as error:
             raise UserError(f"The result cannot be written to '{path}' ({reason(error)}): free some space.") from None
-        self.checkpoint(recipe).unlink(missing_ok=True)
-        return path
+        return tracks.load(path)
 
 
-def writable(folder: Path, what: str, option: str) -> None:
-    """Make a folder, and find out now rather than after hours that nothing can be written there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".writable-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        where = f"{what} cannot be written to '{folder}'"
-        raise UserError(f"{where} ({reason(error)}): choose another {option}.") from None
+class Row(NamedTuple):
+    """What one seed contributes to a view.
+
+    Attributes
+    ----------
+    times
+        The times that were observed.
+    observed
+        By label: for each time, or once for a probe that observes at the end only, the parts of an observation.
+    at_end
+        Labels of the probes that observe at the end only.
+    """
+
+    seed: int
+    times: np.ndarray
+    observed: dict[str, list[dict[tuple[str, ...], np.ndarray]]]
+    at_end: set[str]
+    status: str
+    counters: dict[str, float]
+    seconds: float
+    method: str
+    made_by: dict[str, str]
 
 
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary file to write; it takes the place of ``path`` when it is whole, and vanishes if it is not."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+def assemble(rows: Sequence[Row], probes: Mapping[str, Any] | None = None) -> xr.Dataset:
+    """Put seeds side by side: dimensions seed and (unless observed at the end only) time first, then the probe's own.
+
+    A seed that ended before others is filled up with NaN.
+    """
+    longest = max(rows, key=lambda row: len(row.times))
+    variables: dict[str, Any] = {}
+    for label in dict.fromkeys(label for row in rows for label in row.observed):
+        at_end = label in longest.at_end
+        count = 1 if at_end else len(longest.times)
+        example = next((row.observed[label][0] for row in rows if row.observed.get(label)), {})
+        for part, one in example.items():
+            values = np.stack([_column(row.observed.get(label, []), part, count, one) for row in rows])
+            name, first = ".".join((label, *part)), ("seed",) if at_end else ("seed", "time")
+            values = values[:, 0] if at_end else values
+            variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
+    run = xr.Dataset(variables, coords={"seed": [row.seed for row in rows], "time": longest.times})
+    run.attrs |= {
+        "status": [row.status for row in rows],
+        "finished": int(all(row.status == "finished" for row in rows)),
+        "seconds": float(sum(row.seconds for row in rows)),
+        "method": "; ".join(dict.fromkeys(row.method for row in rows)),
+    }
+    run.attrs |= {name: [row.counters[name] for row in rows] for name in tracks.COUNTERS}
+    run.attrs |= {name: [int(count) for count in run.attrs[name]] for name in tracks.COUNTERS if name != "error"}
+    entries = dict.fromkeys(name for row in rows for name in row.made_by)
+    run.attrs |= {
+        name: "; ".join(dict.fromkeys(row.made_by[name] for row in rows if name in row.made_by)) for name in entries
+    }
+    return labelled(run, probes)
 
 
-def reason(error: Exception) -> str:
-    """Say why the system refused, in its own few words."""
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _column(values: list[dict[tuple[str, ...], np.ndarray]], part: tuple[str, ...], count: int, like: Any) -> Any:
+    found = [one[part] for one in values]
+    return np.stack(found + [np.full(np.shape(like), np.nan, _floating(like))] * (count - len(found)))
+
+
+def _floating(like: Any) -> Any:
+    kind = np.asarray(like).dtype
+    return kind if kind.kind in "fc" else float
+
+
+def flat(tree: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Bring nested dictionaries of observations to one level: ``kernel.drift``."""
+    return {".".join(part): values for part, values in parts(tree).items()}
+
+
+def parts(tree: Any, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], np.ndarray]:
+    """Bring nested dictionaries to one level, with tuples of names as keys."""
+    if not isinstance(tree, dict):
+        return {before: np.asarray(tree)}
+    return {path: leaf for name, one in tree.items() for path, leaf in parts(one, (*before, str(name))).items()}
+
+
+def nested(flat: dict[tuple[str, ...], Any]) -> Any:
+    """Undo `parts`."""
+    if () in flat:
+        return flat[()]
+    names = dict.fromkeys(path[0] for path in flat)
+    return {name: nested({path[1:]: leaf for path, leaf in flat.items() if path[0] == name}) for name in names}
 
 
 def read_run(path: Path) -> xr.Dataset:
-    """Open one stored run."""
+    """Open one stored run.
+
+    Parameters
+    ----------
+    path
+        A file (.nc) of a store.
+
+    Returns
+    -------
+    xarray.Dataset
+        What the probes observed, with dimensions seed and time. A file that is damaged, was edited, or was not written
+        by this store raises a `UserError`.
+    """
+    again = "delete it and run the recipe again."
     try:
+        _refuse_links(path)
         with xr.open_dataset(path, engine="h5netcdf") as stored:
             run = stored.load()
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
         raise UserError(
-            f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short. "
-            "Delete it and run the recipe again."
+            f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short; {again}"
         ) from None
-    if "recipe" not in run.attrs:
-        raise UserError(f"'{path}' holds no recipe, so it is not a stored run: move it away.")
+    if CHECKSUM not in run.attrs:
+        if "recipe" in run.attrs:
+            raise UserError(f"'{path}' was stored by a version of unlazy that wrote no checksums: {again}")
+        raise UserError(f"'{path}' is not a run stored by unlazy: move it away.")
+    if run.attrs[CHECKSUM] != checksum(run):
+        raise UserError(f"'{path}' was changed or damaged after it was stored (its checksum is wrong): {again}")
     return run
 
 
-def as_dataset(recipe: Recipe, trajectories: list[Trajectory]) -> xr.Dataset:
-    """Label what the probes saw: dimensions seed and (but `AtEnd`) time first, then whatever a probe adds."""
-    variables: dict[str, Any] = {}
-    late = {name for name, probe in trajectories[0].probes.items() if isinstance(probe, AtEnd)}
-    for probe, values in _stack([t.seen for t in trajectories]).items():
-        first = ("seed",) if probe.partition(".")[0] in late else ("seed", "time")
-        variables[probe] = ((*first, *(f"{probe}_{axis}" for axis in range(values.ndim - len(first)))), values)
-    run = xr.Dataset(
-        variables, coords={"seed": recipe.seed + np.arange(len(trajectories)), "time": trajectories[0].times}
-    )
-    run.attrs |= {
-        "recipe": recipe.json(),
-        "name": recipe.name,
-        "seed": recipe.seed,
-        "dtype": recipe.dtype,
-        "digest": recipe.digest,
-        "status": [t.status.name for t in trajectories],
-        "finished": int(all(t.status.ok for t in trajectories)),
-        "seconds": float(trajectories[0].stats["seconds"]),
-    }
-    stats = trajectories[0].stats
-    run.attrs["method"] = f"{stats['method']}, coordinates: {stats['coordinates']}, precision: {stats['precision']}"
-    run.attrs |= {name: [t.stats[name] for t in trajectories] for name in ("steps", "rejected", "evaluations", "error")}
-    run.attrs |= provenance()
-    return run
+def _refuse_links(path: Path) -> None:
+    """Refuse a file whose arrays lie in other files, or claim to be far larger than the file is."""
+    size = path.stat().st_size
+
+    def look(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual or item.nbytes > 1100 * size):
+            raise ValueError(name)
+
+    with h5py.File(path, "r") as file:
+        file.visititems(look)
 
 
-def _stack(seen: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Flatten dictionaries of probes to one level and put the seeds first."""
-    each = [flat(one) for one in seen]
-    return {name: np.stack([one[name] for one in each]) for name in each[0]}
-
-
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
-    """Bring dictionaries of probes to one level: ``kernel.drift``."""
-    found: dict[str, np.ndarray] = {}
-    for name, value in tree.items():
-        inner = flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": np.asarray(value)}
-        found |= inner
-    return found
-
-
-def provenance() -> dict[str, str]:
-    """Say what made a result: versions, commit, device, precision."""
-    import jax
-
-    return {
-        "versions": ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES),
-        "python": platform.python_version(),
-        "commit": _commit(),
-        "device": ", ".join(sorted({device.device_kind for device in jax.devices()})),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-
-
-@functools.cache
-def _commit() -> str:
-    here = Path(__file__).parent
-    ask = functools.partial(subprocess.run, cwd=here, capture_output=True, text=True, timeout=5, check=True)
-    try:
-        head = ask(["git", "rev-parse", "--short=12", "HEAD"]).stdout.strip()
-        return head + (" (changed)" if ask(["git", "status", "--porcelain", "--", "."]).stdout.strip() else "")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
+def content_digest(run: xr.Dataset) -> str:
+    """Give twelve hexadecimal digits that name what a run holds, whenever it was written."""
+    return checksum(run.drop_attrs().assign_attrs(name=run.attrs["name"], description=run.attrs["description"]))[:12]

@@ -5,25 +5,27 @@ B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters
 convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
 """
 
+from unlazy.networks._anchored import Anchored
 from unlazy.networks._base import (
     Chord,
+    GramForm,
     Network,
     View,
     altered,
     divide,
     frozen_rates,
     jacobian_kernel,
-    nested_sums,
     trained_rates,
 )
-from unlazy.networks._block import Block, lengths
+from unlazy.networks._block import Block, Limit, kernel_of, lengths
 from unlazy.networks._clip import is_learner, pulls, shares, slope_of
-from unlazy.networks._dual import Dual, Layout, dual
+from unlazy.networks._prepared import Batch, OtherBatch, Prepared, PreparedInputs, Samples, raw_inputs
 from unlazy.networks._spherical import SphericalLimit, slopes, sphere_mean
-from unlazy.networks._sweep import AXIS
+from unlazy.networks._sweep import AXIS, Layout
 from unlazy.networks.conv import ConvNet
-from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
+from unlazy.networks.embeddings import Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
 from unlazy.networks.laws import Constant, Eye, Given, Grid, Law, Normal, Sphere, Tied, Uniform
+from unlazy.networks.layers import Layer, nested_sums
 from unlazy.networks.scalings import (
     Asymmetrical,
     FirstNodes,
@@ -44,28 +46,35 @@ __all__ = [
     "AXIS",
     "Anchored",
     "Asymmetrical",
+    "Batch",
     "Block",
     "Chord",
     "Constant",
     "ConvNet",
-    "Dual",
     "Embedding",
     "Eye",
     "FirstNodes",
     "Given",
     "GivenNodes",
+    "GramForm",
     "Grid",
     "Identity",
     "Infinite",
     "Law",
+    "Layer",
     "Layout",
+    "Limit",
     "MeanFieldStack",
     "Network",
     "NodeWeights",
     "Normal",
+    "OtherBatch",
+    "Prepared",
+    "PreparedInputs",
     "Quadratic",
     "RandomLayers",
     "RandomPatches",
+    "Samples",
     "Scaling",
     "Sphere",
     "SphericalLimit",
@@ -78,16 +87,17 @@ __all__ = [
     "altered",
     "asymmetrical",
     "divide",
-    "dual",
     "frozen_rates",
     "is_learner",
     "jacobian_kernel",
+    "kernel_of",
     "lengths",
     "mean_field",
     "multilayer_mean_field",
     "nested_sums",
     "ntk",
     "pulls",
+    "raw_inputs",
     "shares",
     "slope_of",
     "slopes",

@@ -7,14 +7,15 @@ makes a training step twice as fast on CPUs as rows do.
 from __future__ import annotations
 
 import abc
+import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._errors import UserError
 from unlazy.activations import Activation, LeakyRelu, Relu
-from unlazy.networks.embeddings import Anchored
+from unlazy.networks._anchored import Anchored
+from unlazy.networks._prepared import Features, PreparedInputs, known_as
 
 Columns = Float[Array, "d n"]
 Channels = Float[Array, "D n"]
@@ -25,8 +26,8 @@ OtherSignals = Float[Array, "l D p"]
 Overlap = Float[Array, "n k p l"]
 
 
-class Layer(eqx.Module):
-    """One block F of a stack, as a function of columns."""
+class AbstractBlock(eqx.Module):
+    """One block F of a stack, as a function of columns, or of a handle that was prepared for it."""
 
     @property
     @abc.abstractmethod
@@ -34,7 +35,7 @@ class Layer(eqx.Module):
         """Number of raw inputs d that it takes."""
 
     @abc.abstractmethod
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """F(x)."""
 
     @abc.abstractmethod
@@ -42,7 +43,9 @@ class Layer(eqx.Module):
         """Learning-rate factors of its trained fields."""
 
     @abc.abstractmethod
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """Its part of the tangent kernel, given what outputs say to its channels."""
 
     @abc.abstractmethod
@@ -50,7 +53,7 @@ class Layer(eqx.Module):
         """What is trained of each neuron, as one row; nothing where nothing that belongs to neurons is."""
 
     @abc.abstractmethod
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """∂f/∂x from ∂f/∂F."""
 
 
@@ -64,7 +67,7 @@ def spread_out(kernel: Float[Array, "n p"]) -> Float[Array, "n 1 p 1"]:
     return kernel[:, None, :, None]
 
 
-class Block(Layer):
+class Block(AbstractBlock):
     """F(x) = s Σ_j A_j σ(w_j·x + b_j) + c over m neurons (A_j, w_j, b_j), with s = 1/m (mean field) or 1 (standard).
 
     Without A it is |w_j| where it is ``tied``, else the identity. In the mean-field parameterisation what belongs to a
@@ -116,8 +119,9 @@ class Block(Layer):
             return self.scale * (self.a.T @ features)
         return self.scale * (lengths(self.w)[None] @ features if self.tied else features)
 
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """Give s Σ_j A_j σ(w_j·x + b_j) + c, plus x where there is a skip."""
+        x = raw_columns(x)
         out = self.read(self.column(x)) + self.c[:, None]
         return out + x if self.skip else out
 
@@ -132,14 +136,18 @@ class Block(Layer):
             return self.scale * jnp.einsum("jd,kdn->kjn", self.a, up)
         return self.scale * (up * lengths(self.w)[None, :, None] if self.tied else up)
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """w^T (σ' s A u), plus u where there is a skip."""
+        x = raw_columns(x)
         told = self.down(up) * self.activation.derivative(self.hidden(x))[None]
         signal = jnp.einsum("jd,kjn->kdn", self.w, told)
         return signal + up if self.skip else signal
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """R s² φ(x)·φ(z) u(x)·u(z) for A, u(x)·u(z) for c, R v(x)·v(z) (x·z + 1) for (w, b) with v = σ' s A u."""
+        x, z = raw_columns(x), raw_columns(z)
         rates, h_x, h_z = self.rates(), self.hidden(x), self.hidden(z)
         signals = overlap(up_x, up_z)
         total = jnp.zeros_like(signals)
@@ -155,6 +163,11 @@ class Block(Layer):
             total = total + spread_out(inner) * told
         return total
 
+    def on_fixed_features(self) -> Fixed:
+        """The same block, whose features may be made once."""
+        assert self.a is not None
+        return Fixed(self.a, self.c, self)
+
     def rows(self) -> Float[Array, "m p"] | None:
         """(A_j, w_j, b_j), what of it is trained."""
         fields = [getattr(self, letter) for letter in "awb" if letter in self.train]
@@ -163,16 +176,16 @@ class Block(Layer):
         return jnp.concatenate([field.reshape(self.width, -1) for field in fields], axis=1)
 
 
-class Fixed(Layer):
-    """A block trained on fixed features φ, which are made once: F = s Σ_j A_j φ_j + start + c, with (A, c) trained.
+class Fixed(AbstractBlock):
+    """A block trained on fixed features φ: F = s Σ_j A_j φ_j + start + c, with (A, c) trained.
 
-    Where it is ``prepared`` a sample is the column (φ, start). ``inner`` is the block on raw inputs.
+    A handle with precomputed features holds the columns (φ, start). ``inner`` is the block that it stands for.
     """
 
     a: Float[Array, "F D"]
     c: Float[Array, " D"]
     inner: Block | Limit
-    prepared: bool = eqx.field(static=True)
+    anchor: Anchored | None = None  # the features of a block of infinite width
 
     @property
     def inputs(self) -> int:
@@ -189,13 +202,26 @@ class Fixed(Layer):
         """What is trained, in letters."""
         return self.inner.train
 
-    def parts(self, x: Columns) -> tuple[Float[Array, "F n"], Float[Array, "E n"]]:
+    @property
+    def has_neurons(self) -> bool:
+        """Whether it stands for a block of finite width."""
+        return isinstance(self.inner, Block)
+
+    def column(self, x: Columns) -> Float[Array, "F n"]:
+        """Features of raw points, then what the block gives besides."""
+        if isinstance(self.inner, Block):
+            return self.inner.column(x)
+        assert self.anchor is not None
+        return jnp.concatenate([self.anchor(x.T).T, self.inner.start(x)])
+
+    def parts(self, x: Columns | PreparedInputs) -> tuple[Float[Array, "F n"], Float[Array, "E n"]]:
         """Features, and what the block gives besides: one row for each channel, or none."""
-        column = x if self.prepared else self.inner.column(x)
+        known = known_as(x, Features)
+        column = self.column(raw_columns(x)) if known is None else known.T
         count = self.a.shape[0]
         return column[:count], column[count:]
 
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """Give s Σ_j A_j φ_j + start + c."""
         features, start = self.parts(x)
         out = self.scale * (self.a.T @ features) + self.c[:, None]
@@ -206,11 +232,13 @@ class Fixed(Layer):
         each = self.inner.rates().get("a", 0.0) if isinstance(self.inner, Block) else float(self.a.shape[0])
         return {letter: 1.0 if letter == "c" else each for letter in self.train}
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """Refuse: nothing is trained below."""
         raise NotImplementedError("A block on fixed features is the first of its stack.")
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """(R s² φ(x)·φ(z) + 1) u(x)·u(z)."""
         rates = self.rates()
         (left, _), (right, _) = self.parts(x), self.parts(z)
@@ -221,28 +249,34 @@ class Fixed(Layer):
         """Its amplitudes, if they are trained and belong to neurons."""
         return self.a if "a" in self.train and isinstance(self.inner, Block) else None
 
-    def raw(self) -> Layer:
-        """The block on raw inputs, with the parameters of now."""
+    def restored(self) -> Block | Limit:
+        """Return the block that it stands for, with the present parameters."""
         if isinstance(self.inner, Block):
             return _moved(self.inner, self.a, self.c)
-        return Fixed(self.a, self.c, self.inner, prepared=False)
+        assert self.anchor is not None
+        # s Σ_j A_j φ_j(x) = K(x, P) Γ'^T with φ(x) = √|P| K(P, P)^(-1/2) K(P, x)
+        count = self.a.shape[0]
+        gamma = -self.scale * count**0.5 * (self.anchor.inverse_root @ self.a).T
+        return self.inner.trained_on(self.anchor.points, gamma, self.c)
 
 
-class Limit(Layer):
-    """The first block at infinite width: F_k(0, x) = E[A_k] E[σ(w·x + b)] + c_k, trained through its kernel alone.
+class Limit(AbstractBlock):
+    """The first block at infinite width, F_k(x) = E[A_k] E[σ(w·x + b)] + c_k - Σ_p Γ_kp K(x, x_p).
 
     With Gaussian (w, b) the kernel K(x, z) = E[σ(w·x + b) σ(w·z + b)] (aiad2026's K_μ0) and the start are in closed
-    form. Anchored on the points of a data set it has finitely many features that are exact there.
+    form. Whatever its training, the block stays such an expansion over the points x_p that it was trained on, and is
+    exact at any x.
     """
 
     mean: Float[Array, " D"]
     c: Float[Array, " D"]
     activation: Activation
-    anchor: Anchored | None
     weight_spread: float = eqx.field(static=True)
     bias_spread: float = eqx.field(static=True)
     train: str = eqx.field(static=True)
     dimension: int = eqx.field(static=True)
+    points: Float[Array, "p d"] | None = None
+    coefficients: Float[Array, "D p"] | None = None
 
     @property
     def inputs(self) -> int:
@@ -258,34 +292,29 @@ class Limit(Layer):
         return self.weight_spread**2 * jnp.sum(jnp.square(x), axis=1) + self.bias_spread**2
 
     def start(self, x: Columns) -> Channels:
-        """E[A_k] E[σ(w·x + b)], as A is independent of (w, b)."""
-        return self.mean[:, None] * mean_value(self.activation, self._variance(x.T))[None]
-
-    def column(self, x: Columns) -> Float[Array, "F n"]:
-        """Features on the anchor's points, then the start."""
-        if self.anchor is None:
-            raise UserError(
-                "A block of infinite width is trained on the points of a data set: `network.on(data)` first."
-            )
-        return jnp.concatenate([self.anchor(x.T).T, self.start(x)])
+        """E[A_k] E[σ(w·x + b)], as A is independent of (w, b) at the start, and what earlier training has added."""
+        start = self.mean[:, None] * mean_value(self.activation, self._variance(x.T))[None]
+        if self.points is None or self.coefficients is None:
+            return start
+        return start - self.coefficients @ self.limit_kernel(self.points, x.T)
 
     def anchored(self, points: Float[Array, "p d"]) -> Fixed:
         """The same block on features that are exact on ``points``."""
-        anchor = Anchored(self.limit_kernel, points)
-        inner = Limit(
-            self.mean,
-            self.c,
-            self.activation,
-            anchor,
-            self.weight_spread,
-            self.bias_spread,
-            self.train,
-            self.dimension,
-        )
-        return Fixed(jnp.zeros((points.shape[0], self.mean.shape[0]), points.dtype), self.c, inner, prepared=False)
+        nothing = jnp.zeros((points.shape[0], self.mean.shape[0]), points.dtype)
+        return Fixed(nothing, self.c, self, Anchored(self.limit_kernel, points))
 
-    def __call__(self, x: Columns) -> Channels:
-        """What the block gives before any training."""
+    def trained_on(
+        self, points: Float[Array, "q d"], coefficients: Float[Array, "D q"], c: Float[Array, " D"]
+    ) -> Limit:
+        """The block after training: another offset, and more terms of its expansion."""
+        if self.points is not None and self.coefficients is not None:
+            points = jnp.concatenate([self.points, points])
+            coefficients = jnp.concatenate([self.coefficients, coefficients], axis=1)
+        return dataclasses.replace(self, c=c, points=points, coefficients=coefficients)
+
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
+        """Evaluate the start and the expansion."""
+        x = raw_columns(x)
         return self.start(x) + self.c[:, None]
 
     def rows(self) -> None:
@@ -296,14 +325,30 @@ class Limit(Layer):
         """Before it has points only c can be named."""
         return {letter: 1.0 for letter in self.train if letter == "c"}
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """Refuse: nothing is trained below."""
         raise NotImplementedError("A block of infinite width is the first of its stack.")
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """(K_μ0(x, z) + 1) u(x)·u(z)."""
-        own = float("a" in self.train) * self.limit_kernel(x.T, z.T) + float("c" in self.train)
+        own = kernel_of(self, raw_columns(x).T, raw_columns(z).T)
         return spread_out(own) * overlap(up_x, up_z)
+
+
+def kernel_of(block: Block | Limit, x: Float[Array, "n d"], z: Float[Array, "p d"]) -> Float[Array, "n p"]:
+    """G(x, z) of a block on fixed features: how a signal on the channels at z moves them at x."""
+    constant = float("c" in block.train)
+    if isinstance(block, Limit):
+        return float("a" in block.train) * block.limit_kernel(x, z) + constant
+    factor = block.rates().get("a", 0.0) * block.scale**2
+    return factor * (block.column(x.T).T @ block.column(z.T)) + constant
+
+
+def raw_columns(x: Columns | PreparedInputs) -> Columns:
+    """Raw points as columns."""
+    return x.raw.T if isinstance(x, PreparedInputs) else x
 
 
 def _moved(block: Block, a: Array, c: Array) -> Block:

@@ -23,7 +23,8 @@ from unlazy._errors import UserError
 from unlazy._types import Outputs
 from unlazy.activations import Relu
 from unlazy.losses import Loss
-from unlazy.networks._block import Block, Columns, Layer, lengths
+from unlazy.networks._block import AbstractBlock, Block, Columns, lengths, raw_columns
+from unlazy.networks._prepared import PreparedInputs
 from unlazy.networks._spherical import SphericalLimit, slopes, sphere_mean
 
 Bounds = tuple[float, float, float]  # R_v1, R_v2, R_r2
@@ -41,7 +42,7 @@ class Pulls(NamedTuple):
     bias: Float[Array, "m n"]  # ... on r_2
 
 
-def check_clip(blocks: Sequence[Layer], clip: Bounds) -> None:
+def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds) -> None:
     """Refuse bounds that are none, and networks that are not the learner of eq. 1."""
     if len(clip) != 3 or not all(bound > 0 for bound in clip):
         raise UserError(f"Clipping takes three positive bounds, of v_1, v_2 and r_2, not {clip}: try (d, d**3, 1).")
@@ -52,7 +53,7 @@ def check_clip(blocks: Sequence[Layer], clip: Bounds) -> None:
         )
 
 
-def is_learner(blocks: Sequence[Layer]) -> bool:
+def is_learner(blocks: Sequence[AbstractBlock]) -> bool:
     """Whether it is the network of eq. 1, of finite or infinite width."""
     if len(blocks) != 2:
         return False
@@ -67,7 +68,7 @@ def is_learner(blocks: Sequence[Layer]) -> bool:
     return tied and plain and isinstance(second.activation, Relu) and second.mean_field and not second.skip
 
 
-def pulls(first: First, second: Block, x: Columns, slope: Float[Array, " n"]) -> Pulls:
+def pulls(first: First, second: Block, x: Columns | PreparedInputs, slope: Float[Array, " n"]) -> Pulls:
     """All pulls, given dℓ/df of each sample."""
     assert second.a is not None
     value = first(x)[0]
@@ -75,6 +76,7 @@ def pulls(first: First, second: Block, x: Columns, slope: Float[Array, " n"]) ->
     told = second.a * slope[None] * second.activation.derivative(h)
     signal = second.scale * (second.w[:, 0] @ told)
     if isinstance(first, Block):
+        x = raw_columns(x)
         g = first.hidden(x)
         square = 3 * jnp.square(g) + jnp.outer(jnp.square(lengths(first.w)), jnp.sum(jnp.square(x), axis=0))
         length = jnp.where(g > 0, jnp.sqrt(square), 0)
@@ -102,7 +104,12 @@ def shares(loss: Loss, weight: Float[Array, " n"] | None, f: Outputs) -> Float[A
 
 
 def clipped(
-    first: First, second: Block, x: Columns, slope: Float[Array, " n"], share: Float[Array, " n"], clip: Bounds
+    first: First,
+    second: Block,
+    x: Columns | PreparedInputs,
+    slope: Float[Array, " n"],
+    share: Float[Array, " n"],
+    clip: Bounds,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """What the parameters of both blocks descend, by name, in the units of a gradient (rates still to come)."""
     p = pulls(first, second, x, slope)
@@ -114,6 +121,7 @@ def clipped(
         weight = jnp.asarray(slopes(first.dimension)[1], x.dtype)
         gain = 2 * sphere_mean(first.dimension) * first.radius
         return {"radius": gain * (weight @ (weighed @ first.radii(x)))}, above
+    x = raw_columns(x)
     h = first.hidden(x)
     length = lengths(first.w)
     along = jnp.sum(weighed * first.activation(h), axis=1) / jnp.where(length > 0, length, 1)

@@ -15,20 +15,23 @@ from jaxtyping import Array, Float
 
 from unlazy.data import Dataset
 from unlazy.networks._block import (
+    AbstractBlock,
     Block,
     Channels,
     Columns,
-    Layer,
     Limit,
     Lower,
     OtherColumns,
     OtherSignals,
     Overlap,
     Signals,
+    kernel_of,
     overlap,
+    raw_columns,
     spread_out,
 )
-from unlazy.networks._points import Points, columns_of, pick
+from unlazy.networks._points import Points, between, rows_of
+from unlazy.networks._prepared import Places, PreparedInputs
 
 
 @jax.custom_vjp
@@ -43,16 +46,16 @@ def _kept(coefficients: Array, start: Array, points: Points) -> tuple[Array, Any
 def _backward(kept: Any, signal: Array) -> tuple[Array, None, None]:
     # Γ' = dL/df and flows follow minus the gradient: what Γ gets for one is -dL/df, sample by sample.
     count, points = kept
-    return -columns_of(signal, points.index, count), None, None
+    return -points.scattered(signal, count), None, None
 
 
 _expansion.defvjp(_kept, _backward)
 
 
-class GramBlock(Layer):
-    """The first block by its coefficients Γ on the training points; a sample is its place among all points.
+class GramBlock(AbstractBlock):
+    """The first block by its coefficients Γ on the training points; its handles are `Places`.
 
-    What autodiff gives for Γ is a velocity and not a differential, as in `Dual`.
+    What autodiff gives for Γ is a velocity and not a differential, as in `GramTwoLayer`.
     """
 
     coefficients: Float[Array, "D n"]
@@ -71,82 +74,66 @@ class GramBlock(Layer):
         """What is trained, in letters."""
         return self.origin.train
 
-    def _points(self, x: Columns) -> Points:
-        if x.shape[0] == 0:  # the first points in their order
-            return Points(None, self.gram[: x.shape[1]])
-        index = x[0].astype(jnp.int32)
-        return Points(index, pick(self.gram, index, 0))
+    @property
+    def has_neurons(self) -> bool:
+        """Whether it stands for a block of finite width."""
+        return isinstance(self.origin, Block)
 
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """f_k(0, x) - Σ_p Γ_kp G(x, x_p)."""
-        points = self._points(x)
-        return _expansion(self.coefficients, points.of(self.start), points)
+        if not isinstance(x, Places):
+            return self.restored()(raw_columns(x))
+        points = rows_of(self.gram, x)
+        return _expansion(self.coefficients, points.columns(self.start), points)
 
     def rates(self) -> dict[str, float]:
         """All factors are in G."""
         return {"coefficients": 1.0}
 
-    def push(self, x: Columns, change: Float[Array, "D points"]) -> Channels:
-        """What a change of Γ means for the channels."""
-        return -change @ self._points(x).rows.T
+    def push(self, x: Places, change: Float[Array, "D points"]) -> Channels:
+        """The effect of a change of Γ on the channels."""
+        return -change @ rows_of(self.gram, x).rows.T
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """Refuse: nothing is trained below."""
         raise NotImplementedError("A block in Gram coordinates is the first of its stack.")
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """G(x, z) u(x)·u(z)."""
-        left, right = self._points(x), self._points(z)
-        n = self.coefficients.shape[1]
-        place = right.place()
 
-        def afresh() -> Array:  # between test points, which is rare
-            return kernel_of(self.origin, self.points[left.place()], self.points[place])
+        def afresh() -> Array:
+            return kernel_of(self.origin, raw_columns(x).T, raw_columns(z).T)
 
-        own = jax.lax.cond(jnp.all(place < n), lambda: pick(left.rows, place, 1), afresh)
+        if isinstance(x, Places) and isinstance(z, Places):
+            own = between(rows_of(self.gram, x), rows_of(self.gram, z), self.coefficients.shape[1], afresh)
+        else:
+            own = afresh()
         return spread_out(own) * overlap(up_x, up_z)
 
-    def raw(self) -> Layer:
-        """A = A(0) - R s Γ φ(X)^T and c = c(0) - Σ_p Γ_p: the block on raw inputs."""
-        n = self.coefficients.shape[1]
-        if isinstance(self.origin, Block):
-            block, features = self.origin, self.origin.column(self.points[:n].T)
-            factor = self.origin.rates().get("a", 0.0) * self.origin.scale
-        else:
-            block = self.origin.anchored(self.points)
-            features, factor = block.parts(self.points[:n].T)[0], float("a" in self.train)
-        a, c = block.a, block.c
-        assert a is not None
-        if "a" in self.train:
-            a = a - factor * (features @ self.coefficients.T)
+    def restored(self) -> Block | Limit:
+        """A = A(0) - R s Γ φ(X)^T and c = c(0) - Σ_p Γ_p; at infinite width an expansion with the coefficients Γ."""
+        n, block, c = self.coefficients.shape[1], self.origin, self.origin.c
         if "c" in self.train:
             c = c - jnp.sum(self.coefficients, axis=1)
+        if isinstance(block, Limit):
+            return block.trained_on(self.points[:n], float("a" in self.train) * self.coefficients, c)
+        a = block.a
+        assert a is not None
+        if "a" in self.train:
+            factor = block.rates().get("a", 0.0) * block.scale
+            a = a - factor * (block.column(self.points[:n].T) @ self.coefficients.T)
         return eqx.tree_at(lambda one: (one.a, one.c), block, (a, c))
 
     def rows(self) -> Float[Array, "m D"] | None:
         """The amplitudes, if they are trained and belong to neurons."""
-        return self.raw().rows()
+        return self.restored().rows()
 
 
-def kernel_of(block: Block | Limit, x: Float[Array, "n d"], z: Float[Array, "p d"]) -> Float[Array, "n p"]:
-    """G(x, z): how a push on the channels at z moves them at x."""
-    constant = float("c" in block.train)
-    if isinstance(block, Limit):
-        return float("a" in block.train) * block.limit_kernel(x, z) + constant
-    factor = block.rates().get("a", 0.0) * block.scale**2
-    return factor * (block.column(x.T).T @ block.column(z.T)) + constant
-
-
-def gram_block(block: Block | Limit, data: Dataset) -> tuple[GramBlock, Dataset]:
-    """Write a first block on fixed features in Gram coordinates, and data as places among its points."""
-    points = data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
-    index = jnp.arange(points.shape[0], dtype=points.dtype)[:, None]
-    seen = eqx.tree_at(
-        lambda d: (d.x, d.x_test),
-        data,
-        (index[: data.n], None if data.x_test is None else index[data.n :]),
-        is_leaf=lambda leaf: leaf is None,
-    )
+def gram_block(block: Block | Limit, data: Dataset) -> GramBlock:
+    """Write a first block on fixed features in Gram coordinates."""
+    points = data.points()
     start = block(points.T)
     nothing = jnp.zeros((start.shape[0], data.n), points.dtype)
-    return GramBlock(nothing, start, kernel_of(block, points, points[: data.n]), points, block), seen
+    return GramBlock(nothing, start, kernel_of(block, points, points[: data.n]), points, block)

@@ -15,7 +15,7 @@ from unlazy._errors import UserError
 from unlazy._memory import must_fit
 from unlazy._types import PRNGKey
 from unlazy.activations import Activation, Relu
-from unlazy.networks._block import Block, Layer, Limit
+from unlazy.networks._block import AbstractBlock, Block, Limit
 from unlazy.networks._spherical import SphericalLimit
 from unlazy.networks.laws import Constant, Eye, Law, Normal, Sphere, Tied
 
@@ -37,7 +37,7 @@ class Plan(eqx.Module):
     amplitude: Law
     offset: Law
 
-    def draw(self, key: PRNGKey) -> Layer:
+    def draw(self, key: PRNGKey) -> AbstractBlock:
         """Draw its parameters."""
         _check_kinds(self)
         letters = "".join(letter for letter in "awbc" if letter in self.train)
@@ -111,7 +111,7 @@ class Plan(eqx.Module):
                 f"not {self.features}, {self.bias} and {self.amplitude}."
             )
         mean, c = jnp.asarray(means, jnp.result_type(float)), self.offset.draw(1, self.rank, 1, key=key)[0]
-        return Limit(mean, c, self.activation, None, weight_spread, bias_spread, letters, self.inputs)
+        return Limit(mean, c, self.activation, weight_spread, bias_spread, letters, self.inputs)
 
 
 def _check_kinds(plan: Plan) -> None:

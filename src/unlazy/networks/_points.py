@@ -1,33 +1,68 @@
-"""The points of a data set at which neurons in Gram coordinates are looked at."""
+"""The points of a data set at which a layer in Gram coordinates is evaluated."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from unlazy.networks._prepared import Places
+
 
 class Points(eqx.Module):
-    """The points at which neurons are looked at: their place among all points, and their rows of the kernel.
+    """Points by their place among all points of a Gram matrix, with their rows of it.
 
-    Without an index they are the first ones in their order.
+    Without an index they are those from ``first`` on, in their order.
     """
 
     index: Int[Array, " q"] | None
     rows: Float[Array, "q n"]
+    first: int = eqx.field(static=True, default=0)
 
-    def place(self) -> Int[Array, " q"]:
-        """Their place among all points."""
-        return jnp.arange(self.rows.shape[0]) if self.index is None else self.index
+    def first_ones(self, count: int) -> Points:
+        """Return the first ``count`` of them."""
+        return Points(None if self.index is None else self.index[:count], self.rows[:count], self.first)
 
-    def first(self, count: int) -> Points:
-        """The first of them."""
-        return Points(None if self.index is None else self.index[:count], self.rows[:count])
+    def columns(self, array: Float[Array, "m p"]) -> Float[Array, "m q"]:
+        """Return the columns of ``array`` that belong to these points."""
+        if self.index is None:
+            return jax.lax.slice_in_dim(array, self.first, self.first + self.rows.shape[0], axis=1)
+        return pick(array, self.index, 1)
 
-    def of(self, array: Float[Array, "m p"]) -> Float[Array, "m q"]:
-        """Their columns of an array."""
-        return array[:, : self.rows.shape[0]] if self.index is None else pick(array, self.index, 1)
+    def scattered(self, each: Float[Array, "m q"], n: int) -> Float[Array, "m n"]:
+        """Add up what belongs to these points in the columns of the n training points."""
+        if self.index is None:
+            inside = each[:, : max(0, n - self.first)]
+            return jnp.pad(inside, ((0, 0), (min(self.first, n), max(0, n - self.first - each.shape[1]))))
+        index = self.index
+
+        def sorted_in() -> Array:
+            return each @ jax.nn.one_hot(index, n, dtype=each.dtype)
+
+        if index.shape[0] != n:
+            return sorted_in()
+        # All samples, as a rule in their own order: nothing to sort.
+        return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
+
+
+def rows_of(gram: Float[Array, "p n"], x: Places) -> Points:
+    """Look up the points of a handle."""
+    x.check()
+    if x.index is not None:
+        return Points(x.index, pick(gram, x.index, 0))
+    return Points(None, gram[x.first : x.first + len(x)], x.first)
+
+
+def between(left: Points, right: Points, n: int, afresh: Callable[[], Array]) -> Array:
+    """Return the Gram matrix between two sets of points; between test points it comes from ``afresh``."""
+    if right.index is None:
+        end = right.first + right.rows.shape[0]
+        return left.rows[:, right.first : end] if end <= n else afresh()
+    index = right.index
+    return jax.lax.cond(jnp.all(index < n), lambda: pick(left.rows, index, 1), afresh)
 
 
 def pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
@@ -42,17 +77,3 @@ def pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
         lambda: jax.lax.dynamic_slice_in_dim(array, index[0], count, axis),
         lambda: jnp.take(array, index, axis=axis),
     )
-
-
-def columns_of(each: Float[Array, "m q"], index: Int[Array, " q"] | None, n: int) -> Float[Array, "m n"]:
-    """Bring what belongs to points to their columns."""
-    if index is None:
-        return jnp.pad(each[:, :n], ((0, 0), (0, max(0, n - each.shape[1]))))
-
-    def sorted_in() -> Array:
-        return each @ jax.nn.one_hot(index, n, dtype=each.dtype)
-
-    if index.shape[0] != n:
-        return sorted_in()
-    # All samples, as a rule in their own order: nothing to sort.
-    return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)

@@ -16,10 +16,10 @@ from unlazy._errors import UserError
 from unlazy._types import PRNGKey
 from unlazy.activations import Relu
 from unlazy.networks._block import (
+    AbstractBlock,
     Block,
     Channels,
     Columns,
-    Layer,
     Lower,
     OtherColumns,
     OtherSignals,
@@ -27,8 +27,10 @@ from unlazy.networks._block import (
     Signals,
     lengths,
     overlap,
+    raw_columns,
     spread_out,
 )
+from unlazy.networks._prepared import PreparedInputs, Radii, known_as
 
 
 def sphere_mean(d: int) -> float:
@@ -51,11 +53,11 @@ def slopes(d: int, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
     return np.sqrt(1 - beyond**power), weight / 2
 
 
-class SphericalLimit(Layer):
+class SphericalLimit(AbstractBlock):
     """F(x) = E[|w| relu(w·x)] = C_Γ/√d ρ² |x| over infinitely many neurons of mean square length ρ² (ren2023 eq. 5).
 
     Under a spherically symmetric law of inputs each of them obeys w' = (2 C_Γ/√d) E[S |x|] w (section 3): directions
-    stay, lengths grow by one factor, and ρ' = -dL/dρ is the whole flow. Inputs are vectors, or their lengths alone.
+    stay, lengths grow by one factor, and ρ' = -dL/dρ is the whole flow.
     """
 
     radius: Float[Array, ""]  # ρ
@@ -72,11 +74,12 @@ class SphericalLimit(Layer):
         """α = C_Γ/√d ρ²."""
         return sphere_mean(self.dimension) * jnp.square(self.radius)
 
-    def radii(self, x: Columns) -> Float[Array, " n"]:
+    def radii(self, x: Columns | PreparedInputs) -> Float[Array, " n"]:
         """|x| of each sample."""
-        return lengths(x.T)
+        known = known_as(x, Radii)
+        return lengths(raw_columns(x).T) if known is None else known
 
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """Give α |x|."""
         return (self.slope * self.radii(x))[None]
 
@@ -94,11 +97,13 @@ class SphericalLimit(Layer):
         """There are no single neurons."""
         return
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """Refuse: nothing is trained below."""
         raise NotImplementedError("A block of infinite width is the first of its stack.")
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """(∂F/∂ρ)(x) (∂F/∂ρ)(z) u(x)·u(z)."""
         if not self.train:
             return jnp.zeros_like(overlap(up_x, up_z))
@@ -106,7 +111,7 @@ class SphericalLimit(Layer):
         return spread_out(jnp.outer(gain * self.radii(x), gain * self.radii(z))) * overlap(up_x, up_z)
 
 
-def sampled(blocks: Sequence[Layer], widths: Sequence[int], *, key: PRNGKey) -> tuple[Layer, ...]:
+def sampled(blocks: Sequence[AbstractBlock], widths: Sequence[int], *, key: PRNGKey) -> tuple[AbstractBlock, ...]:
     """Draw so many neurons (a_1, ..., a_D, w) from each block (ren2023 Definition A.1); blocks beyond are kept.
 
     All D outputs of a block share the law of w, so that its neurons are rows to be drawn, with replacement, from those
@@ -114,7 +119,7 @@ def sampled(blocks: Sequence[Layer], widths: Sequence[int], *, key: PRNGKey) -> 
     """
     if not 0 < len(widths) <= len(blocks) or min(widths) < 1:
         raise UserError(f"Give 1 to {len(blocks)} widths of at least 1 neuron, not {list(widths)}.")
-    drawn: list[Layer] = list(blocks)
+    drawn: list[AbstractBlock] = list(blocks)
     for level, (width, one) in enumerate(zip(widths, jax.random.split(key, len(widths)), strict=True)):
         block = blocks[level]
         if isinstance(block, SphericalLimit):

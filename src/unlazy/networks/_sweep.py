@@ -6,6 +6,7 @@ some of them, as a function that gives what belongs to each and its share of the
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,19 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
 from unlazy._types import PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """How neurons are gone through: at most ``slab`` at a time, shared out over ``mesh``, products in ``product``.
+
+    Without a slab everything fits into memory, and what one pass has made is kept for the next.
+    """
+
+    slab: int | None = None
+    mesh: Mesh | None = None
+    product: jnp.dtype | None = None
+
 
 Body = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 AXIS = "neurons"

@@ -11,10 +11,22 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from unlazy.activations import Activation
-from unlazy.networks._block import Block, Channels, Columns, Layer, Lower, OtherColumns, OtherSignals, Overlap, Signals
+from unlazy.networks._block import (
+    AbstractBlock,
+    Block,
+    Channels,
+    Columns,
+    Lower,
+    OtherColumns,
+    OtherSignals,
+    Overlap,
+    Signals,
+    raw_columns,
+)
+from unlazy.networks._prepared import PreparedInputs
 
 
-class Turned(Layer):
+class Turned(AbstractBlock):
     """A `Block` with amplitudes of its own, its matrices transposed: the same values and the same flow."""
 
     a: Float[Array, "D m"]
@@ -41,15 +53,16 @@ class Turned(Layer):
         """Whether its features σ(w_j·x + b_j) never change."""
         return not set(self.train) & set("wb")
 
-    def __call__(self, x: Columns) -> Channels:
+    def __call__(self, x: Columns | PreparedInputs) -> Channels:
         """Give s Σ_j A_j σ(w_j·x + b_j) + c, plus x where there is a skip."""
+        x = raw_columns(x)
         h = x.T @ self.w
         features = self.activation(h if self.b is None else h + self.b[None])
         scale = 1.0 / self.width if self.mean_field else 1.0
         out = scale * (features @ self.a.T).T + self.c[:, None]
         return out + x if self.skip else out
 
-    def raw(self) -> Block:
+    def restored(self) -> Block:
         """Turn it back."""
         return Block(
             self.a.T, self.w.T, self.b, self.c, self.activation, self.train, self.mean_field, self.skip, tied=False
@@ -62,18 +75,20 @@ class Turned(Layer):
 
     def rows(self) -> Float[Array, "m p"] | None:
         """Those of the block."""
-        return self.raw().rows()
+        return self.restored().rows()
 
-    def back(self, x: Columns, up: Signals) -> Lower:
+    def back(self, x: Columns | PreparedInputs, up: Signals) -> Lower:
         """That of the block."""
-        return self.raw().back(x, up)
+        return self.restored().back(x, up)
 
-    def kernel(self, x: Columns, z: OtherColumns, up_x: Signals, up_z: OtherSignals) -> Overlap:
+    def kernel(
+        self, x: Columns | PreparedInputs, z: OtherColumns | PreparedInputs, up_x: Signals, up_z: OtherSignals
+    ) -> Overlap:
         """That of the block."""
-        return self.raw().kernel(x, z, up_x, up_z)
+        return self.restored().kernel(x, z, up_x, up_z)
 
 
-def turned(block: Layer) -> Layer:
+def turned(block: AbstractBlock) -> AbstractBlock:
     """Turn a block that has amplitudes of its own; leave any other as it is."""
     if not isinstance(block, Block) or block.a is None:
         return block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -11,12 +12,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
+from unlazy._inputs import as_key
 from unlazy._memory import must_fit
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
-from unlazy.activations import Activation, Relu, Silu, Softplus, Tanh
+from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, frozen_rates, jacobian_kernel
+from unlazy.networks._base import Network, altered, frozen_rates
 from unlazy.networks._convolution import convolve, patches
+from unlazy.networks._prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
+from unlazy.networks.layers import Layer, Rewire
 
 Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
 Bias: TypeAlias = Float[Array, " _"]
@@ -62,20 +66,18 @@ class ConvNet(Network):
         outputs: int | None = None,
         *,
         image: tuple[int, ...],
-        activation: Activation | None = None,
+        activation: Activation | str | Callable[[Array], Array] | None = None,
         dense: int | None = None,
         gamma: float = 2.0,
         linear: float | None = 1e-4,
         scale: float | None = None,
         output_bias: bool = False,
         rescaled: bool = False,
-        key: PRNGKey,
+        key: PRNGKey | int,
     ) -> None:
         sides = (kernel,) * len(channels) if isinstance(kernel, int) else tuple(kernel)
         _check(tuple(channels), sides, outputs, image, dense, (scale, linear))
-        if activation is not None and not isinstance(activation, Activation):
-            raise UserError(f"{activation!r} is no Activation: give an object, say activation=Relu().")
-        self.activation = Tanh() if activation is None else activation
+        self.activation = as_activation("tanh" if activation is None else activation)
         self.image = (image[0], image[1], image[2])
         self.rescaled = rescaled
         ins, outs = (image[0], *channels[:-1]), tuple(channels)
@@ -90,7 +92,7 @@ class ConvNet(Network):
         conv = [((i + o) * m**2 / 2) ** -gamma for i, o, m in zip(ins, outs, sides, strict=True)]
         fans = [((i + o) / 2) ** -gamma if linear is None else linear for i, o in layers if i and o]
         self.scales = tuple(float(s if scale is None else scale) for s in (*conv, *fans))
-        keys = iter(jax.random.split(key, 2 * len(self.scales)))
+        keys = iter(jax.random.split(as_key(key), 2 * len(self.scales)))
         units = iter((1.0 if rescaled else s) for s in self.scales)
 
         def drawn(weight: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[Array, Array | None]:
@@ -107,12 +109,12 @@ class ConvNet(Network):
         self.readout, self.output_bias = drawn((dense or features, *ends), ends if output_bias else None)
 
     @property
-    def faint(self) -> bool:
+    def small_initial_outputs(self) -> bool:
         """From small weights, outputs are of the order of their square."""
         return True
 
     @property
-    def own_units(self) -> bool:
+    def rescaled_parameters(self) -> bool:
         """Where rescaled."""
         return self.rescaled
 
@@ -148,25 +150,26 @@ class ConvNet(Network):
             output_bias=None if self.output_bias is None else factor[-1] * self.output_bias,
         )
 
-    def __call__(self, x: Inputs) -> Outputs:
-        """Send a batch of images, or of their patches as `on` makes them, through all layers."""
+    def __call__(self, x: Batch) -> Outputs:
+        """Send a batch of images through all layers."""
         return self._outputs(self.maps(x)[-1])
 
-    def maps(self, x: Inputs) -> list[Float[Array, "n _ _ _"]]:
+    def maps(self, x: Batch) -> list[Float[Array, "n _ _ _"]]:
         """Pre-activations h^l of every convolution, of shape (n, height, width, channel)."""
-        units, side = self.units, self.kernels[0].shape[-1]
-        if x.ndim == 4:
-            if x.shape[1:] != self.image:
-                raise UserError(f"This network was made for images {self.image} but was given {x.shape[1:]}.")
-            x = patches(x, side)
-        height, width = (size - side + 1 for size in self.image[1:])
-        first = joined(self.kernels[0], self.biases[0])
-        if x.ndim != 3 or x.shape[1:] != (height * width, first.shape[1]):
+        units, side, raw = self.units, self.kernels[0].shape[-1], raw_inputs(x)
+        if raw.ndim != 4:
             raise UserError(
-                f"This network takes a batch of images {('n', *self.image)}, not an array of shape {x.shape}: "
+                f"This network takes a batch of images {('n', *self.image)}, not an array of shape {raw.shape}: "
                 "read the data with flat = false, and write x[None] for one sample."
             )
-        n, rows = x.shape[0], x.reshape(-1, first.shape[1])
+        if raw.shape[1:] != self.image:
+            raise UserError(f"This network was made for images {self.image} but was given {raw.shape[1:]}.")
+        height, width = (size - side + 1 for size in self.image[1:])
+        first = joined(self.kernels[0], self.biases[0])
+        cut = known_as(x, Patches)
+        if cut is None or cut.shape[1:] != (height * width, first.shape[1]):
+            cut = patches(raw, side)
+        n, rows = raw.shape[0], cut.reshape(-1, first.shape[1])
         h = [(rows @ (units[0] * first).T).reshape(n, height, width, -1)]
         for unit, w, b in zip(units[1:], self.kernels[1:], self.biases[1:], strict=False):
             h.append(convolve(self.activation(h[-1]), unit * w) + (unit * b)[None, None, None])
@@ -185,24 +188,11 @@ class ConvNet(Network):
         unit = self.units[len(self.kernels)]
         return features @ (unit * self.dense).T + (unit * self.dense_bias)[None]
 
-    def hidden(self, x: Inputs) -> dict[str, Float[Array, "_ _"]]:
-        """Pre-activations by layer: a row for each sample and place, as a convolution is a dense layer on patches."""
-        maps = self.maps(x)
-        rows = {f"conv{layer}": h.reshape(-1, h.shape[-1]) for layer, h in enumerate(maps, 1)}
-        if self.dense is not None:
-            rows["dense"] = self._dense(self.activation(maps[-1]).reshape(x.shape[0], -1))
-        return rows
-
-    def weights(self) -> dict[str, Float[Array, "_ _"]]:
-        """Input weights of every neuron with its bias last, and every kernel (input, output channel) by itself."""
-        found = {}
-        for layer, (unit, w, b) in enumerate(zip(self.units, self.kernels, self.biases, strict=False), 1):
-            found[f"conv{layer}"] = unit * joined(w, b)
-            found[f"conv{layer}-kernels"] = unit * w.reshape(-1, w.shape[-1] ** 2)
-        if self.dense is not None and self.dense_bias is not None:
-            unit = self.units[len(self.kernels)]
-            found["dense"] = unit * jnp.concatenate([self.dense, self.dense_bias[:, None]], axis=1)
-        return found
+    def layers(self) -> Mapping[str, Layer]:
+        """Return the channels of every convolution, ``conv1``, ``conv2``, ..., and the units of the ``dense`` layer."""
+        names = [f"conv{index + 1}" for index in range(len(self.kernels))]
+        layers: dict[str, Layer] = {name: Channels(self, name, index) for index, name in enumerate(names)}
+        return layers if self.dense is None else layers | {"dense": Dense(self)}
 
     def rates(self) -> PyTree:
         """1 for θ, and 1/s² for θ̄."""
@@ -215,14 +205,12 @@ class ConvNet(Network):
         return rates if self.output_bias is None else eqx.tree_at(lambda t: t.output_bias, rates, last)
 
     @property
-    def kinked(self) -> bool:
+    def has_kinks(self) -> bool:
         """As its activations; the dense layer is ReLU."""
         return bool(self.activation.kinks) or self.dense is not None
 
-    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+    def prepare(self, data: Dataset) -> Prepared:
         """Cut the images into patches once: the first convolution is then a matrix product."""
-        if data.x.ndim != 4:
-            return self, data
         side = self.kernels[0].shape[-1]
         places = np.prod([size - side + 1 for size in self.image[1:]]) * (self.image[0] * side**2 + 1)
         images = data.n + (0 if data.x_test is None else data.x_test.shape[0])
@@ -231,52 +219,7 @@ class ConvNet(Network):
             f"Cutting {images:,} images of '{data.name}' into patches",
             "take fewer images (n, n_test) or float32",
         )
-        cut = (patches(data.x, side), None if data.x_test is None else patches(data.x_test, side))
-        return self, eqx.tree_at(lambda d: (d.x, d.x_test), data, cut, is_leaf=lambda leaf: leaf is None)
-
-    def off(self) -> Network:
-        """Images and patches are told apart by their shape, so there is nothing to undo."""
-        return self
-
-    def movement(self, start: Network) -> dict[str, Float[Array, " _"]]:
-        """Distance of each neuron's kernels and bias from the start, in θ."""
-        now, before = self.weights(), start.weights()
-        return {layer: jnp.linalg.norm(w - before[layer], axis=1) for layer, w in now.items() if "-" not in layer}
-
-    def permute(self, layer: str, order: Int[Array, " m"]) -> ConvNet:
-        """Reorder channels, or dense units, with all that belongs to them."""
-        return self._rewired(layer, lambda into: into[order], lambda out: out[order])
-
-    def mixed(self, layer: str, into: Float[Array, "g m"], out: Float[Array, "g m"]) -> ConvNet:
-        """Put g neurons in place of a layer's m: input weights Σ_j into_gj w_j, output weights Σ_j out_gj a_j."""
-        return self._rewired(layer, lambda w: jnp.tensordot(into, w, 1), lambda a: jnp.tensordot(out, a, 1))
-
-    def _rewired(self, layer: str, into: Any, out: Any) -> ConvNet:
-        """Change what comes into the neurons of a layer and what goes out, each with the neurons' axis first."""
-        names = [f"conv{index}" for index in range(1, len(self.kernels) + 1)]
-        if layer == "dense" and self.dense is not None and self.dense_bias is not None:
-            return altered(self, dense=into(self.dense), dense_bias=into(self.dense_bias), readout=out(self.readout))
-        if layer not in names:
-            known = ", ".join([*names, *(["dense"] if self.dense is not None else [])])
-            raise UserError(f"There is no layer '{layer}' of neurons in this network. Known: {known}.")
-        here = names.index(layer)
-        kernels, biases = list(self.kernels), list(self.biases)
-        kernels[here], biases[here] = into(kernels[here]), into(biases[here])
-        changes: dict[str, Any] = {}
-        if here + 1 < len(kernels):
-            kernels[here + 1] = jnp.swapaxes(out(jnp.swapaxes(kernels[here + 1], 0, 1)), 0, 1)
-        else:
-            m, dense = self.kernels[-1].shape[0], self.dense is not None
-            last = self.dense.T if self.dense is not None else self.readout
-            places = last.reshape(-1, m, *last.shape[1:])
-            moved = jnp.swapaxes(out(jnp.swapaxes(places, 0, 1)), 0, 1)
-            moved = moved.reshape(-1, *last.shape[1:])
-            changes = {"dense": moved.T} if dense else {"readout": moved}
-        return altered(self, kernels=tuple(kernels), biases=tuple(biases), **changes)
-
-    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
-        """Θ(x, z) = J(x) R J(z)^T by automatic differentiation, block by block."""
-        return jacobian_kernel(self, x, z)
+        return prepared_by(self, data, lambda x: Patches(x, patches(x, side)))
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
@@ -298,6 +241,97 @@ class ConvNet(Network):
                 data,
             ),
         ]
+
+
+class Channels(Layer):
+    """The output channels of one convolution: neurons on patches."""
+
+    network: ConvNet
+    name: str = eqx.field(static=True)
+    index: int = eqx.field(static=True)
+
+    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
+        """Return h_β, one row per sample and place."""
+        h = self.network.maps(x)[self.index]
+        return h.reshape(-1, h.shape[-1])
+
+    def weights(self) -> Float[Array, "_ _"]:
+        """Return the kernels of every output channel with its bias last, (W_β; b_β)."""
+        net = self.network
+        return net.units[self.index] * joined(net.kernels[self.index], net.biases[self.index])
+
+    def kernels(self) -> Float[Array, "_ _"]:
+        """Return every kernel (input, output channel) by itself."""
+        w = self.network.kernels[self.index]
+        return self.network.units[self.index] * w.reshape(-1, w.shape[-1] ** 2)
+
+    def outgoing(self) -> Float[Array, "_ ..."]:
+        """Return the weights of the next layer by input channel."""
+        return self.network.units[self.index + 1] * self._out()
+
+    def _out(self) -> Float[Array, "_ ..."]:
+        net = self.network
+        if self.index + 1 < len(net.kernels):
+            return jnp.swapaxes(net.kernels[self.index + 1], 0, 1)
+        last = net.readout if net.dense is None else net.dense.T
+        return jnp.swapaxes(last.reshape(-1, net.kernels[-1].shape[0], *last.shape[1:]), 0, 1)
+
+    def permute(self, order: Int[Array, " m"]) -> ConvNet:
+        """Reorder the channels."""
+        return self.rewired(lambda into: into[order], lambda out: out[order])
+
+    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
+        """Replace the channels."""
+        net, here = self.network, self.index
+        kernels, biases = list(net.kernels), list(net.biases)
+        kernels[here], biases[here] = into(kernels[here]), into(biases[here])
+        moved = jnp.swapaxes(out(self._out()), 0, 1)
+        changes: dict[str, Any] = {}
+        if here + 1 < len(kernels):
+            kernels[here + 1] = moved
+        else:
+            flat = moved.reshape(-1, *moved.shape[2:])
+            changes = {"readout": flat} if net.dense is None else {"dense": flat.T}
+        return altered(net, kernels=tuple(kernels), biases=tuple(biases), **changes)
+
+
+class Dense(Layer):
+    """The ReLU units between the last maps and the read-out."""
+
+    network: ConvNet
+    name: str = eqx.field(static=True, default="dense")
+
+    @property
+    def activation(self) -> Activation:
+        """ReLU."""
+        return _RELU
+
+    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
+        """Return h_j(x)."""
+        last = self.network.activation(self.network.maps(x)[-1])
+        return self.network._dense(last.reshape(last.shape[0], -1))
+
+    def weights(self) -> Float[Array, "_ _"]:
+        """Return the input weights of every unit with its bias last."""
+        net = self.network
+        assert net.dense is not None
+        assert net.dense_bias is not None
+        return net.units[len(net.kernels)] * jnp.concatenate([net.dense, net.dense_bias[:, None]], axis=1)
+
+    def outgoing(self) -> Float[Array, "_ *k"]:
+        """Return the read-out."""
+        return self.network.units[-1] * self.network.readout
+
+    def permute(self, order: Int[Array, " m"]) -> ConvNet:
+        """Reorder the units."""
+        return self.rewired(lambda into: into[order], lambda out: out[order])
+
+    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
+        """Replace the units."""
+        net = self.network
+        assert net.dense is not None
+        assert net.dense_bias is not None
+        return altered(net, dense=into(net.dense), dense_bias=into(net.dense_bias), readout=out(net.readout))
 
 
 def joined(w: Kernel, b: Bias) -> Float[Array, "_ _"]:

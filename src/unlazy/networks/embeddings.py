@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import equinox as eqx
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._linalg import eigh
 from unlazy._types import PRNGKey
 from unlazy.activations import Activation
 
@@ -190,7 +188,7 @@ class Infinite(Embedding):
     """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
 
     The kernel is the composition of dual activations, one a layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian of
-    covariance G_l. A network on it lives on the finite set of points that it is trained and tested on; see `Anchored`.
+    covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
     """
 
     depth: int = eqx.field(static=True, default=1)
@@ -210,7 +208,7 @@ class Infinite(Embedding):
 
     def __call__(self, x: Points) -> Features:
         """Refuse: infinitely many features cannot be listed."""
-        raise UserError("An infinite embedding has no list of features: use its kernel, or `network.on(data)` first.")
+        raise UserError("An infinite embedding has no list of features: use its kernel, or train a network on it.")
 
     def kernel(self, x: Points, z: Others) -> Gram:
         """Compose the dual activation ``depth`` times, starting from x·z / d."""
@@ -222,64 +220,6 @@ class Infinite(Embedding):
             across = self.activation.dual(left[:, None], right[None, :], across)
             left, right = self.activation.moment(left), self.activation.moment(right)
         return across
-
-
-class Anchored(Embedding):
-    """A kernel on finitely many points P, as |P| features: Φ(x) = √|P| G(x, P) G(P, P)^(-1/2).
-
-    On P itself Φ(x)·Φ(z) / D = G(x, z) exactly, so gradient flow on these features is the flow of the infinite network
-    seen on P. Elsewhere it is the best guess given P: the conditional mean of the Gaussian process h_j. Repeated points
-    make G(P, P) singular; its null directions carry no feature and are dropped.
-    """
-
-    kernel_of: Callable[[Points, Others], Gram]
-    points: Points
-    inverse_root: Float[Array, "p p"]
-
-    def __init__(self, kernel_of: Callable[[Points, Others], Gram], points: Points) -> None:
-        self.kernel_of = kernel_of
-        self.points = points
-        values, vectors = eigh(kernel_of(points, points))
-        floor = points.shape[0] * jnp.finfo(values.dtype).eps * jnp.max(values)
-        self.inverse_root = (vectors * (jnp.where(values > floor, values, jnp.inf) ** -0.5)[None, :]) @ vectors.T
-
-    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Nothing to draw."""
-        return self
-
-    def size(self, inputs: int) -> float:
-        """D = |P|."""
-        return self.points.shape[0]
-
-    def __call__(self, x: Points) -> Features:
-        """Φ(x) = √|P| G(x, P) G(P, P)^(-1/2)."""
-        return math.sqrt(self.points.shape[0]) * self.kernel_of(x, self.points) @ self.inverse_root
-
-    def kernel(self, x: Points, z: Others) -> Gram:
-        """G(x, P) G(P, P)^(-1) G(P, z): exact where x or z is a point of P."""
-        return _inner(self(x), self(z))
-
-
-class Precomputed(Embedding):
-    """Stands in for an embedding whose features are already in the data; remembers it for the way back."""
-
-    inner: Embedding
-
-    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Nothing to draw."""
-        return self
-
-    def size(self, inputs: int) -> float:
-        """Number of features handed over."""
-        return inputs
-
-    def __call__(self, x: Points) -> Features:
-        """The data are the features."""
-        return x
-
-    def kernel(self, x: Points, z: Others) -> Gram:
-        """G = Φ·Φ / D of the features handed over."""
-        return _inner(x, z)
 
 
 def _inner(x: Features, z: Float[Array, "p D"]) -> Gram:

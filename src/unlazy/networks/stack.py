@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._inputs import as_key
 from unlazy._memory import total
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree, Scalar
-from unlazy.activations import Activation, Relu
+from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
+from unlazy.activations import Activation, as_activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss
-from unlazy.networks._base import Network, altered, divide, frozen_rates, jacobian_kernel
-from unlazy.networks._block import Block, Columns, Fixed, Layer, Limit
+from unlazy.networks._base import GramForm, Network, altered, divide, frozen_rates, jacobian_kernel
+from unlazy.networks._block import AbstractBlock, Block, Columns, Fixed, Limit, raw_columns
 from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
 from unlazy.networks._gram_block import GramBlock, gram_block
+from unlazy.networks._neurons import Neurons
 from unlazy.networks._plan import Plan, checked_ranks, each_of
+from unlazy.networks._prepared import (
+    Batch,
+    Features,
+    OtherBatch,
+    Places,
+    Prepared,
+    PreparedInputs,
+    Radii,
+    Samples,
+    prepared_by,
+    raw_inputs,
+)
 from unlazy.networks._spherical import SphericalLimit, sampled
+from unlazy.networks._sweep import Layout
 from unlazy.networks._turned import Turned, turned
 from unlazy.networks.laws import Constant, Law, Normal, Uniform
 
 Parameterisation = Literal["mean-field", "standard"]
 Many = list[Float[Array, "..."]]  # an array for each block
+Path = list[Float[Array, "..."] | PreparedInputs]  # inputs, then what each block gives
 
+_READS_HANDLES = (Fixed, GramBlock, SphericalLimit)
 _MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
 _SHARE = 4  # of the machine's memory, at most one part in so many for features made once
 
@@ -57,7 +74,7 @@ class MeanFieldStack(Network):
     >>> network = MeanFieldStack((1024, 1024), inputs=1, ranks=15, train="ac", key=jax.random.key(0))
     """
 
-    blocks: tuple[Layer, ...]
+    blocks: tuple[AbstractBlock, ...]
     scalar: bool = eqx.field(static=True)
     clip: Bounds | None = eqx.field(static=True)
 
@@ -70,14 +87,14 @@ class MeanFieldStack(Network):
         ranks: int | tuple[int, ...] = 10,
         train: str | tuple[str, ...] = "ac",
         parameterisation: Parameterisation = "mean-field",
-        activation: Activation | tuple[Activation, ...] = Relu(),  # noqa: B008
+        activation: Activation | str | tuple[Activation | str, ...] = "relu",
         features: Law | tuple[Law, ...] | None = None,
         bias: Law | bool | tuple[Law | bool, ...] = True,
         amplitude: Law | tuple[Law, ...] | None = None,
         offset: Law | tuple[Law, ...] | None = None,
         skip: bool = False,
         clip: tuple[float, float, float] | None = None,
-        key: PRNGKey,
+        key: PRNGKey | int,
     ) -> None:
         if parameterisation not in ("mean-field", "standard"):
             raise UserError(f"The parameterisation is 'mean-field' or 'standard', not '{parameterisation}'.")
@@ -85,15 +102,15 @@ class MeanFieldStack(Network):
         usual = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
         each = {
             "train": each_of(train, count, "train"),
-            "activation": each_of(activation, count, "activation"),
+            "activation": tuple(map(as_activation, each_of(activation, count, "activation"))),
             "features": each_of(features or usual[0], count, "features"),
             "bias": each_of(bias, count, "bias"),
             "amplitude": each_of(amplitude or usual[1], count, "amplitude"),
             "offset": each_of(offset or usual[2], count, "offset"),
         }
         ends = [inputs, *checked_ranks(widths, inputs, outputs, ranks), outputs or 1]
-        blocks: list[Layer] = []
-        for level, one in enumerate(jax.random.split(key, count)):
+        blocks: list[AbstractBlock] = []
+        for level, one in enumerate(jax.random.split(as_key(key), count)):
             options = {name: values[level] for name, values in each.items()}
             made = Plan(widths[level], ends[level], ends[level + 1], level, mean_field, **options).draw(one)
             across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
@@ -119,39 +136,36 @@ class MeanFieldStack(Network):
         """Number of trained parameters."""
         return sum(leaf.size for leaf in jax.tree.leaves(divide(self)[0]))
 
-    def _enter(self, x: Inputs) -> Columns:
-        if x.ndim != 2:
+    def _enter(self, x: Batch) -> Columns | PreparedInputs:
+        raw, first = raw_inputs(x), self.blocks[0]
+        if raw.ndim != 2:
             raise UserError(
-                f"This network takes a batch of vectors (n, d), not an array of shape {x.shape}: use data.flat(), or "
+                f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
                 "x[None] for one sample."
             )
-        first = self.blocks[0]
-        known = isinstance(first, Block | Turned | Limit) or (isinstance(first, SphericalLimit) and x.shape[1] != 1)
-        if known and x.shape[1] != self.inputs:
-            raise UserError(f"This network was made for {self.inputs} inputs but was given {x.shape[1]}.")
-        return x.T
+        if raw.shape[1] != self.inputs:
+            raise UserError(f"This network was made for {self.inputs} inputs but was given {raw.shape[1]}.")
+        return x if isinstance(x, PreparedInputs) and isinstance(first, _READS_HANDLES) else raw.T
 
-    def _leave(self, z: Float[Array, "D n"]) -> Outputs:
+    def _leave(self, z: Float[Array, "D n"] | PreparedInputs) -> Outputs:
+        z = raw_columns(z)
         return z[0] if self.scalar else z.T
 
-    def __call__(self, x: Inputs) -> Outputs:
+    def __call__(self, x: Batch) -> Outputs:
         """F_L(... F_1(x))."""
-        z = self._enter(x)
-        for block in self.blocks:
-            z = block(z)
-        return self._leave(z)
+        return self._leave(self._path(x)[-1])
 
-    def channels(self, x: Inputs) -> Many:
+    def channels(self, x: Batch) -> Many:
         """f_k^(l)(x) of every block l, the last of which is the output; (n, D_l) each."""
-        return [z.T for z in self._path(x)[1:]]
+        return [raw_columns(z).T for z in self._path(x)[1:]]
 
-    def _path(self, x: Inputs) -> Many:
-        path: Many = [self._enter(x)]
+    def _path(self, x: Batch) -> Path:
+        path: Path = [self._enter(x)]
         for block in self.blocks:
             path.append(block(path[-1]))
         return path
 
-    def signals(self, x: Inputs) -> Many:
+    def signals(self, x: Batch) -> Many:
         """∂f_i/∂f_k^(l)(x) of every block l: what is sent back to channel k; (outputs, D_l, n) each.
 
         For one output this is B_k^(l) of aiad2026, in the form that is right at any depth: from the top down
@@ -159,8 +173,8 @@ class MeanFieldStack(Network):
         """
         return self._signals(self._path(x))
 
-    def _signals(self, path: Many) -> Many:
-        top = path[-1]
+    def _signals(self, path: Path) -> Many:
+        top = raw_columns(path[-1])
         one = jnp.eye(top.shape[0], dtype=top.dtype)[:, :, None]
         signals = [jnp.broadcast_to(one, (*one.shape[:2], top.shape[1]))]
         for block, x in zip(self.blocks[:0:-1], path[-2:0:-1], strict=True):
@@ -176,11 +190,11 @@ class MeanFieldStack(Network):
         return eqx.tree_at(where, frozen_rates(self), [rate for _, _, rate in named])
 
     @property
-    def clips(self) -> bool:
+    def clips_per_sample(self) -> bool:
         """Whether it was given bounds."""
         return self.clip is not None
 
-    def gradient(self, data: Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
+    def gradient(self, data: Dataset | Samples, loss: Loss) -> tuple[Scalar, PyTree]:
         """Give the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
         if self.clip is None:
             return super().gradient(data, loss)
@@ -196,7 +210,7 @@ class MeanFieldStack(Network):
         return loss(f, data.y, data.weight), found
 
     @property
-    def kinked(self) -> bool:
+    def has_kinks(self) -> bool:
         """Whether a parameter can move a pre-activation across a kink."""
         return any(
             bool(block.activation.kinks) and (level > 0 or not block.fixed)
@@ -204,77 +218,79 @@ class MeanFieldStack(Network):
             if isinstance(block, Block | Turned)
         )
 
-    def on(self, data: Dataset) -> tuple[Network, Dataset]:
+    def prepare(self, data: Dataset) -> Prepared:
         """Make the features of a frozen first block once, where that pays; make an infinite one exact on the data.
 
         Neurons then stand along the last axis, where steps are fastest.
         """
-        network, data = self._featured(data)
-        if self.clip is not None:
-            return network, data
-        return altered(network, blocks=tuple(turned(block) for block in network.blocks)), data
-
-    def _featured(self, data: Dataset) -> tuple[MeanFieldStack, Dataset]:
-        first = self.blocks[0]
+        first, network, make = self.blocks[0], self, lambda x: x
         if isinstance(first, SphericalLimit):
-            return self, _through(data, lambda x: first.radii(self._enter(x))[:, None])
-        if isinstance(first, Limit):
-            fixed = first.anchored(_all_points(data))
-            return self._with(altered(fixed, prepared=True)), _through(data, lambda x: fixed.inner.column(x.T).T)
-        if not isinstance(first, Block) or first.a is None or self.gram_features() is None:
-            return self, data
-        size = first.width * _all_points(data).shape[0] * data.x.dtype.itemsize
-        if first.w.shape[1] < _MANY_INPUTS or size > total() / _SHARE:
-            return self, data
-        fixed = Fixed(first.a, first.c, first, prepared=True)
-        return self._with(fixed), _through(data, lambda x: first.column(self._enter(x)).T)
+            make = lambda x: Radii(x, first.radii(x.T))  # noqa: E731
+        elif isinstance(first, Limit) or self._pays(data):
+            assert isinstance(first, Block | Limit)
+            fixed = first.anchored(data.points()) if isinstance(first, Limit) else first.on_fixed_features()
+            network, make = self._with(fixed), lambda x: Features(x, fixed.column(x.T).T)
+        if self.clip is None:
+            network = altered(network, blocks=tuple(turned(block) for block in network.blocks))
+        return prepared_by(network, data, make)
 
-    def gram_features(self) -> float | None:
+    def _pays(self, data: Dataset) -> bool:
+        """Whether features of a frozen first block are worth being kept."""
+        first = self.blocks[0]
+        if not isinstance(first, Block) or first.a is None or self._fixed_features() is None:
+            return False
+        points = data.n + (0 if data.x_test is None else data.x_test.shape[0])
+        return first.inputs >= _MANY_INPUTS and first.width * points * data.x.dtype.itemsize <= total() / _SHARE
+
+    def _fixed_features(self) -> float | None:
         """How many fixed features the first block is trained on; None where they are not fixed."""
         first = self.blocks[0]
         if isinstance(first, Limit):
             return math.inf
-        if isinstance(first, Block | Turned) and first.fixed and first.a is not None and first.train:
+        if isinstance(first, Block) and first.fixed and first.a is not None and first.train:
             return first.width
         return None
 
-    def dual(self, data: Dataset) -> tuple[MeanFieldStack, Dataset]:
-        """Write the first block in Gram coordinates."""
-        first = self.blocks[0]
-        if self.gram_features() is None or not isinstance(first, Block | Limit):
-            raise UserError("Gram coordinates need a first block that is trained on fixed features: train = 'ac'.")
-        block, seen = gram_block(first, data)
-        return self._with(block), seen
+    def gram_form(self, data: Dataset) -> GramForm | None:
+        """Train the coefficients of the first block on the training points, where its features are fixed."""
+        features, first, n = self._fixed_features(), self.blocks[0], data.n
+        if features is None or not isinstance(first, Block | Limit):
+            return None
 
-    def off(self) -> Network:
+        def prepare(layout: Layout) -> Prepared:
+            test = None if data.x_test is None else Places(data.x_test, first=n, count=data.x_test.shape[0])
+            return Prepared(self._with(gram_block(first, data)), Places(data.x, first=0, count=n), test)
+
+        return GramForm(features, None, prepare)
+
+    def restore(self) -> MeanFieldStack:
         """Put the first block back on raw inputs, and neurons first."""
-        first = self.blocks[0]
-        return (self._with(first.raw()) if isinstance(first, Fixed | GramBlock) else self)._upright()
-
-    def _upright(self) -> MeanFieldStack:
-        """With neurons along the first axis of their arrays, as they are drawn."""
-        if not any(isinstance(block, Turned) for block in self.blocks):
+        if not any(isinstance(block, Turned | Fixed | GramBlock) for block in self.blocks):
             return self
-        return altered(self, blocks=tuple(block.raw() if isinstance(block, Turned) else block for block in self.blocks))
+        return altered(
+            self,
+            blocks=tuple(
+                block.restored() if isinstance(block, Turned | Fixed | GramBlock) else block for block in self.blocks
+            ),
+        )
 
-    def _with(self, first: Layer) -> MeanFieldStack:
+    def _with(self, first: AbstractBlock) -> MeanFieldStack:
         return altered(self, blocks=(first, *self.blocks[1:]))
 
-    def preactivations(self, x: Inputs, block: int) -> Float[Array, "n m"]:
+    def preactivations(self, x: Batch, block: int) -> Float[Array, "n m"]:
         """h_j(x) = w_j·f^(l-1)(x) + b_j of block l = 1, 2, ..., where it has neurons."""
-        there = self._upright().blocks[block - 1]
-        if not isinstance(there, Block):
-            raise UserError(f"Block {block} is not kept as neurons here, so it has no pre-activations: take another.")
-        return there.hidden(self._path(x)[block - 1]).T
+        layer = self.layers().get(name(block - 1))
+        if layer is None:
+            raise UserError(f"Block {block} has no single neurons, so it has no pre-activations: take another.")
+        return layer.preactivations(x)
 
-    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
-        """Pre-activations h_j by block; not of a first block on fixed features, where none moves."""
-        fixed = self.gram_features() is not None
-        return {
-            name(level): block.hidden(z).T
-            for level, (block, z) in enumerate(zip(self._upright().blocks, self._path(x)[:-1], strict=True))
-            if isinstance(block, Block) and not (level == 0 and fixed)
-        }
+    def layers(self) -> Mapping[str, Neurons]:
+        """Return the neurons of every block of finite width: ``block-1``, ``block-2``, ..."""
+        upright = [
+            isinstance(block, Block | Turned) or (isinstance(block, Fixed | GramBlock) and block.has_neurons)
+            for block in self.blocks
+        ]
+        return {name(level): Neurons(self, name(level), level) for level, there in enumerate(upright) if there}
 
     def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
         """What is trained of each neuron, by block; nothing of blocks without trained neurons."""
@@ -283,30 +299,11 @@ class MeanFieldStack(Network):
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
         """Distance that each neuron's trained parameters have moved, by block."""
-        assert isinstance(start, MeanFieldStack)
-        now, before = self.trained_rows(), start.trained_rows()
-        return {layer: jnp.linalg.norm(now[layer] - before[layer], axis=1) for layer in now}
-
-    def permute(self, layer: str, order: Int[Array, " m"]) -> MeanFieldStack:
-        """Reorder the neurons of a block, each with its A, w and b."""
-        upright = self._upright()
-        if upright is not self:
-            return upright.permute(layer, order)
-        level = next((level for level in range(self.depth) if name(level) == layer), None)
-        block = None if level is None else self.blocks[level]
-        if level is None or not isinstance(block, Block):
-            raise UserError(f"There is no block of neurons called '{layer}' here: the first is '{name(0)}'.")
-        a, w, b = (None if leaf is None else leaf[order] for leaf in (block.a, block.w, block.b))
-        blocks = list(self.blocks)
-        blocks[level] = altered(block, a=a, w=w, b=b)
-        if a is None and not block.tied:  # without low rank the next block sees the neurons themselves
-            if level + 1 == self.depth or block.skip:
-                raise UserError("These neurons are the outputs, or added to their inputs, and keep their order.")
-            above = self.blocks[level + 1]
-            assert isinstance(above, Block)
-            blocks[level] = altered(block, w=w, b=b, c=block.c[order])
-            blocks[level + 1] = altered(above, w=above.w[:, order])
-        return altered(self, blocks=tuple(blocks))
+        now, before = (network.restore() for network in (self, start))
+        assert isinstance(now, MeanFieldStack)
+        assert isinstance(before, MeanFieldStack)
+        rows, first = now.trained_rows(), before.trained_rows()
+        return {layer: jnp.linalg.norm(rows[layer] - first[layer], axis=1) for layer in rows}
 
     def narrowed(self, widths: Sequence[int], first: int = 0) -> MeanFieldStack:
         """The network of the first ``widths`` neurons of each block (or as many from ``first`` on), 1/m adjusted.
@@ -330,8 +327,9 @@ class MeanFieldStack(Network):
         """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1)."""
         return altered(self, blocks=sampled(self.blocks, widths, key=key))
 
-    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
+    def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
+        z = x if z is None else z
         if any(isinstance(block, Block) and block.tied and "w" in block.train for block in self.blocks):
             return jacobian_kernel(self, x, z)
         paths = [self._path(points) for points in (x, z)]
@@ -343,12 +341,11 @@ class MeanFieldStack(Network):
         assert not isinstance(kernel, int)
         return kernel[:, 0, :, 0] if self.scalar else kernel
 
-    def push(self, x: Inputs, change: PyTree) -> Outputs:
+    def push(self, x: Batch, change: PyTree) -> Outputs:
         """J(x) v; in Gram coordinates autodiff does not know the first block's part."""
         first = self.blocks[0]
-        if not isinstance(first, GramBlock):
+        if not isinstance(first, GramBlock) or not isinstance(x, Places):
             return super().push(x, change)
-        entered = self._enter(x)
         trained, frozen = divide(altered(self, blocks=self.blocks[1:]))
 
         def rest(leaves: PyTree, z: Columns) -> Outputs:
@@ -356,7 +353,7 @@ class MeanFieldStack(Network):
                 z = block(z)
             return self._leave(z)
 
-        z, moved = first(entered), first.push(entered, change.blocks[0].coefficients)
+        z, moved = first(x), first.push(x, change.blocks[0].coefficients)
         return jax.jvp(rest, (trained, z), (altered(trained, blocks=change.blocks[1:]), moved))[1]
 
     @classmethod
@@ -370,16 +367,3 @@ class MeanFieldStack(Network):
 def name(level: int) -> str:
     """``block-1`` is the first."""
     return f"block-{level + 1}"
-
-
-def _all_points(data: Dataset) -> Float[Array, "p d"]:
-    return data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
-
-
-def _through(data: Dataset, make: Any) -> Dataset:
-    return eqx.tree_at(
-        lambda d: (d.x, d.x_test),
-        data,
-        (make(data.x), None if data.x_test is None else make(data.x_test)),
-        is_leaf=lambda leaf: leaf is None,
-    )

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy._errors import UserError
+from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, altered, divide, frozen_rates, trained_rates
+from unlazy.networks._prepared import Batch, OtherBatch, Prepared
+from unlazy.networks.layers import Layer, Rewire
 from unlazy.networks.two_layer import TwoLayer
 
 
@@ -26,7 +32,7 @@ class TangentModel(Network):
         self.centre = centre
         self.displacement = jax.tree.map(jnp.zeros_like, divide(centre)[0])
 
-    def __call__(self, x: Inputs) -> Outputs:
+    def __call__(self, x: Batch) -> Outputs:
         """Value and directional derivative in one forward pass."""
         trained, frozen = divide(self.centre)
         value, change = jax.jvp(lambda leaves: eqx.combine(leaves, frozen)(x), (trained,), (self.displacement,))
@@ -41,58 +47,50 @@ class TangentModel(Network):
         """δ moves at the rates of the parameters that it displaces; θ_0 is frozen."""
         return eqx.tree_at(lambda tree: tree.displacement, frozen_rates(self), trained_rates(self.centre))
 
-    def on(self, data: Dataset) -> tuple[Network, Dataset]:
-        """Do the centre's frozen work once."""
-        centre, data = self.centre.on(data)
-        return self._around(centre), data
+    @property
+    def cheap_kernel(self) -> bool:
+        """It never moves."""
+        return True
 
-    def off(self) -> Network:
-        """Back to raw inputs."""
-        return self._around(self.centre.off())
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the outputs have kinks in the displacement: never."""
+        return False
+
+    def prepare(self, data: Dataset) -> Prepared:
+        """Do the centre's frozen work once."""
+        centre, x, x_test = self.centre.prepare(data)
+        return Prepared(self._around(centre), x, x_test)
+
+    def restore(self) -> TangentModel:
+        """Return the model that reads raw inputs."""
+        return self._around(self.centre.restore())
 
     def _around(self, centre: Network) -> TangentModel:
         # The same parameters in another tree: preparing changes what is frozen, never what is trained.
+        old, new = (jax.tree.leaves(tree) for tree in (self.displacement, divide(centre)[0]))
+        if [leaf.shape for leaf in old] != [leaf.shape for leaf in new]:
+            raise UserError(
+                "A linearised network on an infinite embedding belongs to the points on which it was linearised: use "
+                "Linearised() as the flow instead."
+            )
         tree = jax.tree.structure(divide(centre)[0])
-        return altered(self, centre=centre, displacement=jax.tree.unflatten(tree, jax.tree.leaves(self.displacement)))
+        return altered(self, centre=centre, displacement=jax.tree.unflatten(tree, old))
 
-    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
-        """Pre-activations at θ_0 + δ."""
-        return self.moved().hidden(x)
+    def layers(self) -> Mapping[str, Layer]:
+        """Return the layers of the centre at θ_0 + δ."""
+        return {name: TangentLayer(self, name) for name in self.centre.layers()}
 
-    def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
-        """How far the neurons have moved since ``start``."""
+    def movement(self, start: Network) -> dict[str, Float[Array, "..."]]:
+        """Return how far the neurons have moved since ``start``."""
         return self.moved().movement(start.moved() if isinstance(start, TangentModel) else start)
 
-    def weights(self) -> dict[str, Float[Array, "_ _"]]:
-        """Input weights at θ_0 + δ."""
-        return self.moved().weights()
-
-    def responses(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
-        """σ(h) + σ'(h) δh: linear in δ like the outputs."""
-        trained, frozen = divide(self.centre)
-        answer = lambda leaves: eqx.combine(leaves, frozen).responses(x)  # noqa: E731
-        value, change = jax.jvp(answer, (trained,), (self.displacement,))
-        return jax.tree.map(jnp.add, value, change)
-
-    def importance(self) -> dict[str, Float[Array, " m"]]:
-        """Of the neurons at θ_0 + δ."""
-        return self.moved().importance()
-
-    def silenced(self, layer: str, kept: Float[Array, " m"]) -> TangentModel:
-        """Silence the neurons of the centre: value and derivative both go through them."""
-        return altered(self, centre=self.centre.silenced(layer, kept))
-
-    def permute(self, layer: str, order: Int[Array, " m"]) -> TangentModel:
-        """Reorder the neurons of centre and displacement alike."""
-        displacement = self.displacement.permute(layer, order)
-        return altered(self, centre=self.centre.permute(layer, order), displacement=displacement)
-
-    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
-        """Give the kernel of the centre, whatever δ is."""
+    def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
+        """Return the kernel of the centre, whatever δ is."""
         return self.centre.tangent_kernel(x, z)
 
-    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
-        """Give that of the centre, whatever δ is."""
+    def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
+        """Return that of the centre, whatever δ is."""
         return self.centre.output_kernel(x, z, output)
 
     @classmethod
@@ -105,3 +103,63 @@ class TangentModel(Network):
             drawn = [jax.random.normal(key, leaf.shape, leaf.dtype) for leaf in leaves]
             examples.append((altered(model, displacement=jax.tree.unflatten(tree, drawn)), data))
         return examples
+
+
+class TangentLayer(Layer):
+    """A layer of a linearised network: neurons at θ_0 + δ, whose responses are linear in δ."""
+
+    network: TangentModel
+    name: str = eqx.field(static=True)
+
+    def _moved(self) -> Layer:
+        return self.network.moved().layers()[self.name]
+
+    @property
+    def activation(self) -> Activation | None:
+        """That of the centre."""
+        return self.network.centre.layers()[self.name].activation
+
+    @property
+    def moves(self) -> bool:
+        """As in the centre."""
+        return self.network.centre.layers()[self.name].moves
+
+    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
+        """Return those at θ_0 + δ."""
+        return self._moved().preactivations(x)
+
+    def weights(self) -> Float[Array, "m d"]:
+        """Return those at θ_0 + δ."""
+        return self._moved().weights()
+
+    def kernels(self) -> Float[Array, "k d"] | None:
+        """Return those at θ_0 + δ."""
+        return self._moved().kernels()
+
+    def outgoing(self) -> Float[Array, "m ..."]:
+        """Return those at θ_0 + δ."""
+        return self._moved().outgoing()
+
+    def responses(self, x: Batch) -> Float[Array, "rows m"]:
+        """Return σ(h) + σ'(h) δh: linear in δ like the outputs."""
+        trained, frozen = divide(self.network.centre)
+        responses = lambda leaves: eqx.combine(leaves, frozen).layers()[self.name].responses(x)  # noqa: E731
+        value, change = jax.jvp(responses, (trained,), (self.network.displacement,))
+        return value + change
+
+    def permute(self, order: Int[Array, " m"]) -> TangentModel:
+        """Reorder the neurons of centre and displacement alike."""
+        return self._around(lambda layer: layer.permute(order))
+
+    def rewired(self, into: Rewire, out: Rewire) -> TangentModel:
+        """Replace neurons: value and derivative are linear in the outgoing weights, but not in those that come in."""
+        return self._around(lambda layer: layer.rewired(into, out))
+
+    def silence(self, kept: Float[Array, " m"]) -> TangentModel:
+        """Silence the neurons of centre and displacement alike: value and derivative both go through them."""
+        return self._around(lambda layer: layer.silence(kept))
+
+    def _around(self, change: Callable[[Layer], Network]) -> TangentModel:
+        centre, moved = (change(net.layers()[self.name]) for net in (self.network.centre, self.network.moved()))
+        displacement = jax.tree.map(jnp.subtract, divide(moved)[0], divide(centre)[0])
+        return altered(self.network, centre=centre, displacement=displacement)

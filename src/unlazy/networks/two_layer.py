@@ -3,50 +3,83 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
+from unlazy._inputs import as_key
 from unlazy._memory import must_fit
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
-from unlazy.activations import Activation, Erf, Gelu, Softplus, Tanh
+from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, frozen_rates, nested_sums
-from unlazy.networks.embeddings import (
-    Anchored,
-    Embedding,
-    Identity,
-    Infinite,
-    Precomputed,
-    Quadratic,
-    RandomLayers,
-)
+from unlazy.networks._anchored import Anchored, power
+from unlazy.networks._base import GramForm, Network, altered, frozen_rates
+from unlazy.networks._overlaps import assembled_kernel, gate_overlap
+from unlazy.networks._prepared import Batch, Features, OtherBatch, Prepared, known_as, prepared_by, raw_inputs
+from unlazy.networks.embeddings import Embedding, Identity, Infinite, Quadratic, RandomLayers
+from unlazy.networks.laws import Law, Normal
+from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
 from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
 
 
 class TwoLayer(Network):
-    """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x),  with w trained and a = ±c (``readout``) frozen by default.
+    """f(x) = Σ_j s_j a_j σ(h_j(x)),  h_j(x) = e w_j·Φ(x) + b_j,  with w trained and a = ±c frozen by default.
 
-    chen2022 eq. 2-3 and caron2023 eq. 2. The scaling gives s_j, e = D^feature and the learning-rate factor of w. With
-    ``outputs`` = k the read-out a is m x k and f has k outputs. A symmetrised network starts from pairs of equal
-    neurons with opposite read-outs, so that f = 0 at t = 0 (chen2022 App. I does so for the NTK scaling).
+    chen2022 eq. 2-3 and caron2023 eq. 2. The scaling gives s_j, e = D^feature and the learning-rate factor of w.
+    On an infinite embedding the network is exact on the points that it is trained and tested on.
 
-    >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation=Relu(), key=jax.random.key(0))
+    Parameters
+    ----------
+    width
+        Number of neurons m.
+    inputs
+        Input dimension d.
+    outputs
+        Number of outputs k; left out, f is a scalar. With k outputs the read-out a is an m x k matrix.
+    activation
+        σ: an activation, its name, or a plain function. Tanh by default.
+    embedding
+        Fixed features Φ; the inputs themselves by default.
+    scaling
+        How terms scale with width: ``mean_field`` (default), ``ntk``, ``multilayer_mean_field``, ``asymmetrical(...)``.
+    readout
+        A number c draws a = ±c with equal probability; a `Law` draws a from it; a list or an array is taken as it is.
+    weights
+        Law of the rows w_j at the start; standard normal by default.
+    bias
+        False for none, True for b_j drawn from N(0, 1), or a `Law`. Biases are trained with w, at the rate m^rate.
+    scale
+        Factor on the weights and biases at the start.
+    symmetrised
+        Start from pairs of equal neurons with opposite read-outs, so that f = 0 at t = 0 (chen2022 App. I does so for
+        the NTK scaling).
+    train_readout
+        Whether a is trained as well, at the rate m^rate.
+    key
+        Random key, or a whole number as a seed.
+
+    Examples
+    --------
+    >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation="relu", key=0)
     """
 
     w: Float[Array, "m D"] | None
     a: Float[Array, "m *k"]
     s: Float[Array, " m"]
+    b: Float[Array, " m"] | None
     embedding: Embedding
     activation: Activation
     scaling: Scaling
     train_readout: bool = eqx.field(static=True)
-    process: PRNGKey | None  # draws h(0), a Gaussian process, once the points of an infinite embedding are known
+    process: PRNGKey | None  # draws h(0), a Gaussian process, at the points of an infinite embedding
+    spread: float = eqx.field(static=True)  # its standard deviation, in units of that of the embedding's kernel
+    prepared: bool = eqx.field(static=True, default=False)  # whether features in handles are its own
 
     def __init__(
         self,
@@ -54,29 +87,39 @@ class TwoLayer(Network):
         inputs: int,
         outputs: int | None = None,
         *,
-        activation: Activation | None = None,
+        activation: Activation | str | Callable[[Array], Array] | None = None,
         embedding: Embedding | None = None,
         scaling: Scaling = mean_field,
-        readout: float = 1.0,
+        readout: float | Law | tuple[float, ...] | Array | np.ndarray = 1.0,
+        weights: Law | None = None,
+        bias: Law | bool = False,
+        scale: float = 1.0,
         symmetrised: bool = False,
         train_readout: bool = False,
-        key: PRNGKey,
+        key: PRNGKey | int,
     ) -> None:
         if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
             raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
-        for given, wanted, name in (
-            (activation, Activation, "activation=Relu()"),
+        weights = Normal() if weights is None else weights
+        for given, wanted, example in (
             (embedding, Embedding, "embedding=Quadratic()"),
             (scaling, Scaling, "scaling=ntk"),
+            (weights, Law, "weights=Normal(0.1)"),
+            (bias, Law | bool, "bias=True"),
         ):
             if given is not None and not isinstance(given, wanted):
-                raise UserError(f"{given!r} is no {wanted.__name__}: give an object, say {name}.")
-        _room_for(width, inputs, embedding or Identity())
-        weight_key, sign_key, embedding_key = jax.random.split(key, 3)
-        self.activation = Tanh() if activation is None else activation
+                raise UserError(f"{given!r} was given where {example} or the like was expected.")
+        if math.isinf(width):
+            raise UserError("The width of a TwoLayer network is finite: take a large one, or embedding=Infinite().")
+        if not (math.isfinite(scale) and scale >= 0):
+            raise UserError(f"scale is the size of the weights at the start, a finite number >= 0, not {scale:g}.")
+        _check_memory(width, inputs, embedding or Identity())
+        weight_key, sign_key, embedding_key = jax.random.split(as_key(key), 3)
+        self.activation = as_activation("tanh" if activation is None else activation)
         self.embedding = (embedding or Identity()).draw(inputs, self.activation, key=embedding_key)
         self.scaling = scaling
         self.train_readout = train_readout
+        self.prepared = False
         features = self.embedding.size(inputs)
         scales = scaling.nodes(width)
         if symmetrised and (width % 2 or scales.min() != scales.max()):
@@ -85,19 +128,28 @@ class TwoLayer(Network):
                 "treats all neurons alike."
             )
         distinct = width // 2 if symmetrised else width
-        shape = (distinct,) if outputs is None else (distinct, outputs)
-        signs = jax.random.rademacher(sign_key, shape, jnp.result_type(float))
         self.s = jnp.asarray(scales, jnp.result_type(float))
-        self.a = readout * (jnp.concatenate([signs, -signs]) if symmetrised else signs)
+        drawn = _readout(readout, distinct, outputs, sign_key)
+        self.a = jnp.concatenate([drawn, -drawn]) if symmetrised else drawn
+        self.b = None
+        if bias is not False:
+            law = Normal() if bias is True else bias
+            drawn = scale * law.draw(distinct, 1, inputs, key=jax.random.fold_in(weight_key, 1))[:, 0]
+            self.b = jnp.concatenate([drawn, drawn]) if symmetrised else drawn
+        self.spread = 1.0
         if math.isinf(features):
             if symmetrised:
                 raise UserError(
                     "An infinite embedding draws its neurons later and cannot symmetrise them: use RandomLayers."
                 )
+            if not (isinstance(weights, Normal) and weights.mean == 0):
+                raise UserError(f"An infinite embedding needs Gaussian weights of mean 0, not {weights}.")
             self.w, self.process = None, weight_key
+            self.spread = scale * weights.spread * scaling.spread(math.inf)
         else:
-            weights = jax.random.normal(weight_key, (distinct, int(features)))
-            self.w = jnp.concatenate([weights, weights]) if symmetrised else weights
+            rows = weights.draw(distinct, int(features), int(features), key=weight_key)
+            rows = rows if scale == 1 else scale * rows
+            self.w = jnp.concatenate([rows, rows]) if symmetrised else rows
             self.process = None
 
     @property
@@ -105,155 +157,149 @@ class TwoLayer(Network):
         """Number of neurons m."""
         return self.s.shape[0]
 
-    def __call__(self, x: Inputs) -> Outputs:
-        """Σ_j s_j a_j σ(h_j(x))."""
-        values, readout = self.activation(self.features(x)[1]), self._readout()
+    @property
+    def has_kinks(self) -> bool:
+        """As its activation."""
+        return bool(self.activation.kinks)
+
+    @property
+    def cheap_kernel(self) -> bool:
+        """One matrix product over neurons and one over features."""
+        return True
+
+    def __call__(self, x: Batch) -> Outputs:
+        """Evaluate Σ_j s_j a_j σ(h_j(x))."""
+        values, readout = self.activation(self.features(x)[1]), self.readout()
         return readout @ values.T if readout.ndim == 1 else values @ readout
 
-    def _readout(self) -> Float[Array, "m *k"]:
+    def readout(self) -> Float[Array, "m *k"]:
+        """Return s_j a_j."""
         return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1)) * self.a
 
-    def _factor(self) -> float:
-        return float(self._trained().shape[1]) ** self.scaling.feature
+    def factor(self) -> float:
+        """Return e = D^feature."""
+        return float(self._weights().shape[1]) ** self.scaling.feature
 
-    def _trained(self) -> Float[Array, "m D"]:
+    def _weights(self) -> Float[Array, "m D"]:
         if self.w is None:
             raise UserError(
-                "A network with an infinite embedding lives on the points it is trained and tested on: "
-                "use `network.on(data)` first, or let a flow do it."
+                "A network on an infinite embedding is defined on the points that it is trained and tested on: train "
+                "it first, or take the network of `network.prepare(data)`."
             )
         return self.w
 
-    def features(self, x: Inputs) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
-        """Φ(x) and h(x), with an error that names what does not fit."""
-        if x.ndim != 2:
+    def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
+        """Return Φ(x) and h(x)."""
+        raw, w = raw_inputs(x), self._weights()
+        if raw.ndim != 2:
             raise UserError(
-                f"This network takes a batch of vectors (n, d), not an array of shape {x.shape}: use data.flat(), or "
+                f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
                 "x[None] for one sample."
             )
-        w, phi = self._trained(), self.embedding(x)
+        known = known_as(x, Features) if self.prepared else None
+        phi = self.embedding(raw) if known is None else known
         if phi.shape[1] != w.shape[1]:
             raise UserError(f"This network was made for {w.shape[1]} features but was given {phi.shape[1]}.")
         # Neurons lie first in memory: products then run along rows of w, which makes a gradient a fifth cheaper.
-        return phi, (self._factor() * (w @ phi.T)).T
-
-    def hidden(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
-        """h_j(x) of the one hidden layer."""
-        return {"hidden": self.features(x)[1]}
+        h = self.factor() * (w @ phi.T)
+        return phi, (h if self.b is None else h + self.b[:, None]).T
 
     def rates(self) -> PyTree:
-        """m^rate D^feature_rate for w; m^rate for the read-out where it is trained."""
+        """Return m^rate D^feature_rate for w, and m^rate for biases and for a read-out that is trained."""
         each = float(self.width) ** self.scaling.rate
         rates = frozen_rates(self)
         if self.train_readout:
             rates = eqx.tree_at(lambda tree: tree.a, rates, each)
+        if self.b is not None:
+            rates = eqx.tree_at(lambda tree: tree.b, rates, each)
         if self.w is not None:
             rates = eqx.tree_at(lambda tree: tree.w, rates, each * float(self.w.shape[1]) ** self.scaling.feature_rate)
         return rates
 
-    @property
-    def kinked(self) -> bool:
-        """As its activation."""
-        return bool(self.activation.kinks)
+    def prepare(self, data: Dataset) -> Prepared:
+        """Send the data through the embedding once; an infinite one becomes exact on these points."""
+        if isinstance(self.embedding, Identity):
+            return super().prepare(data)
+        network = altered(self.anchored(data), prepared=True)
+        return prepared_by(network, data, lambda x: Features(x, network.embedding(x)))
 
-    def on(self, data: Dataset) -> tuple[Network, Dataset]:
-        """Send the data through the embedding once; an infinite one first becomes exact on these points."""
-        if isinstance(self.embedding, Identity | Precomputed):
-            return self, data
-        network = self.anchored(data)
-        features = eqx.tree_at(
-            lambda d: (d.x, d.x_test),
-            data,
-            (network.embedding(data.x), None if data.x_test is None else network.embedding(data.x_test)),
-            is_leaf=lambda leaf: leaf is None,
-        )
-        return altered(network, embedding=Precomputed(network.embedding)), features
+    def restore(self) -> TwoLayer:
+        """Return the network that reads raw inputs."""
+        return altered(self, prepared=False) if self.prepared else self
+
+    def gram_form(self, data: Dataset) -> GramForm:
+        """Train the coefficients of w on the training points."""
+        from unlazy.networks._gram_layer import to_gram
+
+        features = math.inf if self.process is not None else self.embedding.size(data.inputs)
+        return GramForm(features, self.width, lambda layout: to_gram(self, data, layout))
 
     def anchored(self, data: Dataset) -> TwoLayer:
-        """Make an infinite embedding exact on the points of ``data``; a finite one stays as it is."""
-        if self.w is not None:
+        """Make an infinite embedding exact on the points of ``data``; a finite one stays as it is.
+
+        A network that was trained on other points P keeps h on P as it is now. Elsewhere h is drawn from the Gaussian
+        process conditioned on the values at P, so that training goes on in the exact kernel on all points.
+        """
+        if self.process is None:
             return self
+        points = data.points()
+        if self.w is not None:
+            return self._extended(points)
         # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
         # spread² G, and moves by movement·G. Both factors are the D -> inf limits of the scaling.
-        spread, movement = self.scaling.spread(math.inf), self.scaling.movement(math.inf)
-        if not (math.isfinite(spread) and math.isfinite(movement) and movement > 0):
+        movement = self.scaling.movement(math.inf)
+        if not (math.isfinite(self.spread) and math.isfinite(movement) and movement > 0):
             raise UserError(
                 f"Under this scaling (feature = {self.scaling.feature}, feature_rate = {self.scaling.feature_rate}) "
                 "the flow has no limit as D grows: it needs feature <= -1/2 and feature_rate = -1 - 2 feature."
             )
-        assert self.process is not None
-        points = data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
-        embedding = Anchored(self.embedding.kernel, points)
-        w = spread * jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
+        w = self.spread * jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
         scaling = Scaling(self.scaling.node, feature=-0.5, rate=self.scaling.rate)
-        return altered(self, w=w, embedding=embedding, scaling=scaling, process=None)
+        return altered(self, w=w, embedding=Anchored(self.embedding.kernel, points), scaling=scaling)
 
-    def off(self) -> Network:
-        """Put the embedding back."""
-        if isinstance(self.embedding, Precomputed):
-            return altered(self, embedding=self.embedding.inner)
-        return self
+    def _extended(self, points: Float[Array, "p d"]) -> TwoLayer:
+        old, w, key = self.embedding, self._weights(), self.process
+        assert isinstance(old, Anchored)
+        assert key is not None
+        before = old.points
+        new = Anchored(old.kernel_of, jnp.concatenate([before, points]))
+        count = new.points.shape[0]
+        there = new(before)
+        h = self.factor() * (w @ old(before).T)
+        drawn = self.spread * jax.random.normal(jax.random.fold_in(key, count), (self.width, count), w.dtype)
+        inverse = power(old.kernel_of(before, before), -1.0) / count
+        return altered(self, w=drawn + (math.sqrt(count) * h - drawn @ there.T) @ inverse @ there, embedding=new)
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
-        """|w_j - w_j(0)|."""
-        assert isinstance(start, TwoLayer)
-        return {"hidden": jnp.linalg.norm(self._trained() - start._trained(), axis=1)}
+        """Return |(w_j, b_j) - (w_j(0), b_j(0))|."""
+        now, before = self.layers()["hidden"], start.layers()["hidden"]
+        return {"hidden": jnp.linalg.norm(now.weights() - before.weights(), axis=1)}
 
-    def weights(self) -> dict[str, Float[Array, "_ _"]]:
-        """w_j of every neuron."""
-        return {"hidden": self._trained()}
+    def layers(self) -> Mapping[str, Layer]:
+        """Return the one layer of neurons, ``hidden``."""
+        return {"hidden": Hidden(self)}
 
-    def mixed(self, layer: str, into: Float[Array, "g m"], out: Float[Array, "g m"]) -> TwoLayer:
-        """Merge neurons; the read-out then carries the node scales."""
-        if layer != "hidden":
-            raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
-        nodes = jnp.ones(into.shape[0], self.s.dtype)
-        return altered(self, w=into @ self._trained(), a=out @ self._readout(), s=nodes)
-
-    def permute(self, layer: str, order: Int[Array, " m"]) -> TwoLayer:
-        """Reorder neurons with their weights, read-outs and node scales."""
-        _only_layer(layer)
-        w, a, s = (None if leaf is None else leaf[order] for leaf in (self.w, self.a, self.s))
-        return altered(self, w=w, a=a, s=s)
-
-    def responses(self, x: Inputs) -> dict[str, Float[Array, "n m"]]:
-        """σ(h_j(x)), without node scales and read-outs."""
-        return {"hidden": self.activation(self.features(x)[1])}
-
-    def importance(self) -> dict[str, Float[Array, " m"]]:
-        """s_j² a_j² |w_j|², with the mean of a² over outputs: λ_j |w_j|² of caron2023 section 6.2, where a = ±1."""
-        read = jnp.mean(jnp.square(self._readout()).reshape(self.width, -1), axis=1)
-        return {"hidden": read * jnp.sum(jnp.square(self._trained()), axis=1)}
-
-    def silenced(self, layer: str, kept: Float[Array, " m"]) -> TwoLayer:
-        """Scale the node scales."""
-        _only_layer(layer)
-        return altered(self, s=self.s * kept)
-
-    def nested(self, x: Inputs, layer: str, order: Int[Array, " m"], judge: Callable[[Outputs], PyTree]) -> PyTree:
-        """Sums over neurons, one pass for all."""
-        _only_layer(layer)
-        return nested_sums(self.responses(x)["hidden"], self._readout(), order, judge)
-
-    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
-        """Θ = R e² Φ(x)·Φ(z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained.
+    def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
+        """Return Θ = (R e² Φ(x)·Φ(z) + R_b) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part if trained.
 
         Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
         """
-        (phi_x, h_x), (phi_z, h_z) = self.features(x), self.features(z)
+        phi_x, h_x = self.features(x)
+        phi_z, h_z = (phi_x, h_x) if z is None else self.features(z)
         rates, sigma, slope = self.rates(), self.activation, self.activation.derivative
-        gates = gate_overlap(slope(h_x).T, slope(h_z).T, self._readout())
+        gates = gate_overlap(slope(h_x).T, slope(h_z).T, self.readout())
         values = sigma(h_x) @ ((self.s**2)[:, None] * sigma(h_z).T) if self.train_readout else None
-        return assembled_kernel(rates.w * self._factor() ** 2 * (phi_x @ phi_z.T), gates, values, rates.a)
+        gram = rates.w * self.factor() ** 2 * (phi_x @ phi_z.T)
+        return assembled_kernel(gram if self.b is None else gram + rates.b, gates, values, rates.a)
 
-    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
-        """Θ of the network with one read-out only: a k²-th of the whole."""
+    def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
+        """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
         return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every scaling and embedding, one output and several, read-out frozen and trained."""
-        keys = iter(jax.random.split(key, 16))
+        keys = iter(jax.random.split(key, 17))
         x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
         data = Dataset(x, y, x_test, y_test, name="example")
         several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
@@ -264,6 +310,7 @@ class TwoLayer(Network):
 
         return [
             (one(), data),
+            (one(scaling=ntk, bias=True, weights=Normal(0.5), readout=Normal(), train_readout=True, scale=2.0), data),
             (one(scaling=ntk, symmetrised=True, activation=Softplus()), data),
             (one(scaling=zipf, embedding=Quadratic(), activation=Gelu()), data),
             (one(scaling=multilayer_mean_field, embedding=RandomLayers((10,))), data),
@@ -273,12 +320,61 @@ class TwoLayer(Network):
         ]
 
 
-def _only_layer(layer: str) -> None:
-    if layer != "hidden":
-        raise UserError(f"A two-layer network has one layer of neurons, 'hidden', not '{layer}'.")
+class Hidden(Layer):
+    """The neurons of a `TwoLayer` network."""
+
+    network: TwoLayer
+    name: str = eqx.field(static=True, default="hidden")
+
+    def preactivations(self, x: Batch) -> Float[Array, "n m"]:
+        """Return h_j(x)."""
+        return self.network.features(x)[1]
+
+    def weights(self) -> Float[Array, "m d"]:
+        """Return w_j, with b_j last where there is one."""
+        w, b = self.network._weights(), self.network.b
+        return w if b is None else jnp.concatenate([w, b[:, None]], axis=1)
+
+    def outgoing(self) -> Float[Array, "m *k"]:
+        """Return s_j a_j."""
+        return self.network.readout()
+
+    def permute(self, order: Int[Array, " m"]) -> TwoLayer:
+        """Reorder weights, biases, read-outs and node scales."""
+        net = self.network
+        w, a, s, b = (None if leaf is None else leaf[order] for leaf in (net.w, net.a, net.s, net.b))
+        return altered(net, w=w, a=a, s=s, b=b)
+
+    def rewired(self, into: Rewire, out: Rewire) -> TwoLayer:
+        """Replace the neurons; the read-out then carries the node scales."""
+        net, readout = self.network, out(self.network.readout())
+        b = None if net.b is None else into(net.b)
+        return altered(net, w=into(net._weights()), b=b, a=readout, s=jnp.ones(readout.shape[0], net.s.dtype))
+
+    def silence(self, kept: Float[Array, " m"]) -> TwoLayer:
+        """Multiply the node scales."""
+        return altered(self.network, s=self.network.s * kept)
+
+    def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
+        """Add up neurons, in one pass for all counts."""
+        return nested_sums(self.responses(x), self.network.readout(), order, judge)
 
 
-def _room_for(width: int, inputs: int, embedding: Embedding) -> None:
+def _readout(
+    given: float | Law | tuple[float, ...] | Array | np.ndarray, width: int, outputs: int | None, key: PRNGKey
+) -> Float[Array, "m *k"]:
+    shape = (width,) if outputs is None else (width, outputs)
+    if isinstance(given, Law):
+        return given.draw(width, outputs or 1, width, key=key).reshape(shape)
+    if isinstance(given, float | int) or np.ndim(given) == 0:
+        return float(np.asarray(given)) * jax.random.rademacher(key, shape, jnp.result_type(float))
+    values = jnp.asarray(given, jnp.result_type(float))
+    if values.shape != shape:
+        raise UserError(f"Read-outs of shape {values.shape} were given where {shape} is needed.")
+    return values
+
+
+def _check_memory(width: int, inputs: int, embedding: Embedding) -> None:
     """Refuse weights that memory cannot hold before they are drawn, which takes about twice their size."""
     features = embedding.size(inputs)
     if math.isfinite(features):
@@ -287,26 +383,3 @@ def _room_for(width: int, inputs: int, embedding: Embedding) -> None:
             f"A layer of {width:,} neurons on {int(features):,} features",
             "take fewer, float32, or embedding=Infinite(), whose features need no memory",
         )
-
-
-def gate_overlap(
-    slope_x: Float[Array, "m n"], slope_z: Float[Array, "m p"], readout: Float[Array, "m *k"]
-) -> Float[Array, "..."]:
-    """Σ_j c_j² σ'(h_j(x)) σ'(h_j(z)), of shape (n, p); with several outputs Σ_j c_jk c_jl ... (n, k, p, l)."""
-    if readout.ndim == 1:
-        return (slope_x * (readout**2)[:, None]).T @ slope_z
-    return jnp.einsum("jn,jc,jd,jp->ncpd", slope_x, readout, readout, slope_z, optimize="optimal")
-
-
-def assembled_kernel(
-    gram: Float[Array, "n p"], gates: Float[Array, "..."], values: Float[Array, "n p"] | None, rate: float
-) -> Float[Array, "..."]:
-    """Θ from the features' kernel R e² Φ(x)·Φ(z), the overlap of gates, and that of a trained read-out's values."""
-    several = gates.ndim == 4
-    kernel = (gram[:, None, :, None] if several else gram) * gates
-    if values is None:
-        return kernel
-    own = rate * values
-    if several:  # each output has a read-out of its own: no part across outputs
-        own = own[:, None, :, None] * jnp.eye(gates.shape[1], dtype=own.dtype)[None, :, None, :]
-    return kernel + own

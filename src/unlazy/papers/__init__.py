@@ -1,31 +1,36 @@
-"""Papers: every figure as a runnable panel with its claims as checks. One file a paper."""
+"""Papers: every figure as a runnable panel with its claims as checks. One file or folder for each paper."""
 
-import sys
-
-from unlazy._catalogue import walk
-from unlazy._errors import UserError, suggest
-from unlazy.papers._base import Claim, Panel, Results, Scale
+from unlazy import _registry
+from unlazy.papers._base import Claim, Panel, Results, Scale, check_claims, grid, option, recipe_of, values
 
 
 def panels() -> dict[str, Panel]:
-    """Give all panels, by key."""
-    # By key and not by name: more than one paper has a `fig1`.
-    return {panel.key: panel for _, panel in walk(sys.modules[__name__], Panel) if isinstance(panel, Panel)}
+    """Give all panels by key, of unlazy and of plug-ins."""
+    return {panel.key: panel for panel in _registry.choose("panel")}
 
 
 def choose(name: str) -> list[Panel]:
-    """Give the panel called ``name`` ("chen2022/fig1"), or all panels of a paper ("chen2022")."""
-    known = panels()
-    if name in known:
-        return [known[name]]
-    of_paper = [panel for key, panel in known.items() if key.partition("/")[0] == name]
-    if not of_paper:
-        raise UserError(f"There is no panel or paper called '{name}'. {suggest(name, [*known, *_papers(known)])}")
-    return of_paper
+    """Give panels by name.
+
+    Parameters
+    ----------
+    name
+        A panel ("chen2022/fig1"), a paper ("chen2022") for all of its panels, or one of your own as
+        "package.module:name".
+    """
+    return _registry.choose("panel", name, panels())
 
 
-def _papers(known: dict[str, Panel]) -> set[str]:
-    return {key.partition("/")[0] for key in known}
-
-
-__all__ = ["Claim", "Panel", "Results", "Scale", "choose", "panels"]
+__all__ = [
+    "Claim",
+    "Panel",
+    "Results",
+    "Scale",
+    "check_claims",
+    "choose",
+    "grid",
+    "option",
+    "panels",
+    "recipe_of",
+    "values",
+]

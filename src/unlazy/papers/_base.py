@@ -1,27 +1,31 @@
-"""What a panel is: a figure of a paper that can be run, with the paper's claims as checks."""
+"""A panel is a figure of a paper as data: the recipes it needs, the claims to check on their results, and a drawing."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy.lab import Lab
+from unlazy.lab import Recipe, parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Scale = Literal["quick", "paper"]
 Results = Mapping[str, xr.Dataset]  # stored runs by label
+Sizes = TypeVar("Sizes")
+_REQUIRED: Any = object()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says, what the run showed, and whether the two agree."""
+    """A statement of the paper, what the run showed, and whether the two agree."""
 
     text: str  # what is checked, with its threshold
     paper: str  # the paper's own words or value
@@ -30,43 +34,113 @@ class Claim:
 
 
 class Panel(abc.ABC):
-    """A figure or table of a paper, reproduced at ``quick`` scale (same claim, smaller) or at ``paper`` scale."""
+    """A figure or table of a paper, reproduced at ``quick`` scale (same claim, smaller) or at ``paper`` scale.
 
-    key: str  # "chen2022/fig1"
+    Attributes
+    ----------
+    key
+        Paper and figure, such as "chen2022/fig1"; no two panels share one.
+    title
+        One line for lists and reports.
+    caption
+        What the figure shows, and what was chosen where the paper is silent.
+    scales
+        What is run at each scale, in a few words.
+    demo
+        Whether `unlazy demo` reproduces the panel at quick scale.
+    may_diverge
+        Whether the claims can be checked on a run that diverged. Otherwise every run has to reach its end.
+    """
+
+    key: str
     title: str
-    demo: bool = False  # one quick panel of each paper makes the demo
+    caption: str
+    scales: Mapping[Scale, str]
+    demo: bool = False
+    may_diverge: bool = False
 
-    @property
-    @abc.abstractmethod
-    def scales(self) -> dict[Scale, str]:
-        """What is run at each scale, in a few words."""
+    def __repr__(self) -> str:
+        return f"<Panel {self.key}: {self.title}>"
 
     @abc.abstractmethod
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all that the figure needs, or take it from the lab's store."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Give the recipes of all runs that the figure needs, by label; nothing is run.
+
+        Parameters
+        ----------
+        scale
+            "quick" or "paper".
+        seeds
+            Number of seeds of each run, if not that of the scale.
+        """
 
     @abc.abstractmethod
     def claims(self, results: Results) -> list[Claim]:
-        """Check the paper's claims on the results."""
+        """Check the paper's claims on the results, which have the labels of the recipes; all runs are finished."""
 
     @abc.abstractmethod
     def draw(self, results: Results) -> Figure:
         """Draw the figure as in the paper."""
 
-    @property
-    @abc.abstractmethod
-    def caption(self) -> str:
-        """What the figure shows and what was chosen where the paper is silent."""
 
-
-def check_finished(results: Results) -> None:
-    """Refuse to judge claims on runs that did not reach their end."""
+def check_claims(panel: Panel, results: Results) -> list[Claim]:
+    """Check a panel's claims on its results; results of runs that ended early are an error."""
     for label, run in results.items():
-        if not run.attrs["finished"]:
-            raise UserError(
-                f"The run '{label}' ended early ({_text(run.attrs['status'])}): its claims cannot be judged."
-            )
+        status = np.atleast_1d(run.attrs.get("status", "")).tolist()
+        allowed = getattr(panel, "may_diverge", False) and "diverged" in status
+        if not (run.attrs["finished"] or allowed):
+            ended = ", ".join(map(str, status))
+            raise UserError(f"The run '{label}' ended early ({ended}): its claims cannot be judged.")
+    return panel.claims(results)
 
 
-def _text(status: Any) -> str:
-    return status if isinstance(status, str) else ", ".join(map(str, status))
+def recipe_of(run: xr.Dataset) -> Recipe:
+    """Give the recipe of a stored run."""
+    return parse(json.loads(run.attrs["recipe"]))
+
+
+def option(run: xr.Dataset, path: str, default: Any = _REQUIRED) -> Any:
+    """Give an entry of the recipe of a stored run.
+
+    Parameters
+    ----------
+    run
+        A run as the store gives it.
+    path
+        Names joined by dots, with a number for an element of a list: "network.width", "network.widths.0". The kind of a
+        section is found under "kind" also where the recipe has only its name: "flow.kind".
+    default
+        What to give where the recipe has no such entry. Without a default, that is a `KeyError`.
+    """
+    found: Any = json.loads(run.attrs["recipe"])
+    for name in path.split("."):
+        if isinstance(found, list):
+            found = found[int(name)]
+            continue
+        section = {"kind": found} if isinstance(found, str) else found
+        if name not in section:
+            if default is _REQUIRED:
+                raise KeyError(f"'{path}' is not in the recipe of this run")
+            return default
+        found = section[name]
+    return found
+
+
+def values(results: Results, path: str) -> list[Any]:
+    """Give the different values of an entry of the recipe over all runs that have it, in the order of the runs."""
+    found: list[Any] = []
+    for run in results.values():
+        value = option(run, path, None)
+        if value is not None and value not in found:
+            found.append(value)
+    return found
+
+
+def grid(results: Results, *paths: str) -> dict[tuple[Any, ...], xr.Dataset]:
+    """Arrange runs by entries of their recipes, such as "network.width" and "data.n": a run for each combination."""
+    return {tuple(option(run, path) for path in paths): run for run in results.values()}
+
+
+def by_scale(sizes: Mapping[Scale, Sizes], words: Callable[[Sizes], str]) -> dict[Scale, str]:
+    """Describe the sizes of each scale with the same words, for `Panel.scales`."""
+    return {scale: words(one) for scale, one in sizes.items()}

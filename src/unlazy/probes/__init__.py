@@ -1,5 +1,6 @@
 """Probes: what to look at while a network learns."""
 
+from unlazy._observation import Observation, training_kernel
 from unlazy.probes._base import Probe
 from unlazy.probes.channels import (
     BackwardSignals,
@@ -29,7 +30,7 @@ from unlazy.probes.condensation import (
 )
 from unlazy.probes.drive import ChannelDrive
 from unlazy.probes.features import FeaturePair
-from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, training_kernel
+from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
 from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, WeightMovement
 from unlazy.probes.pruning import Importance, Pruning
@@ -65,6 +66,7 @@ __all__ = [
     "LogRatios",
     "LossDecomposition",
     "MeanSquareSlope",
+    "Observation",
     "ParameterHistogram",
     "Preactivations",
     "Probe",

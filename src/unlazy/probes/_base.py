@@ -1,9 +1,12 @@
-"""What a probe is: a look at a network on its way, cheap enough to be taken often."""
+"""What a probe is: a function of one observation of a run."""
+
+from __future__ import annotations
 
 import abc
 
 import equinox as eqx
 
+from unlazy._observation import Observation
 from unlazy._types import PyTree
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -11,13 +14,24 @@ from unlazy.networks import Network
 
 
 class Probe(eqx.Module):
-    """Sees the network now and at the start, its data and its loss; gives an array, or a dictionary of arrays.
+    """Evaluates something on a network along its training; returns an array, or a dictionary of arrays.
 
-    The same probe works inside a compiled flow and by hand on a snapshot:
+    A probe inside a flow sees the same as a probe by hand on a snapshot:
 
-    >>> FeatureMovement()(run.final, run.start, run.data, run.loss)
+    >>> FeatureMovement().of(run.final, run.start, run.data, run.loss)
     """
 
     @abc.abstractmethod
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
-        """Look."""
+    def __call__(self, obs: Observation) -> PyTree:
+        """Evaluate the probe.
+
+        Parameters
+        ----------
+        obs
+            The network now (``obs.network``) and at the start (``obs.start``), the raw data (``obs.data``), the loss,
+            handles for fast evaluation (``obs.x``, ``obs.x_test``) and shared results (``obs.outputs``, ...).
+        """
+
+    def of(self, network: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
+        """Evaluate the probe by hand, on two networks and raw data."""
+        return self(Observation(network, start, data, loss))

@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy.data import Dataset
-from unlazy.losses import Loss
+from unlazy._observation import Observation
 from unlazy.networks import MeanFieldStack, Network
 from unlazy.probes._base import Probe
 
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 def raw_stack(network: Network) -> MeanFieldStack:
     """The stack on raw inputs, whatever coordinates it is trained in."""
-    there = network.off()
+    there = network.restore()
     if not isinstance(there, MeanFieldStack):
         raise UserError(
             f"Channels are those of a MeanFieldStack; {type(there).__name__} has none: leave this probe out."
@@ -63,9 +62,9 @@ class Channels(Probe):
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Evaluate every block."""
-        return by_block(_channels(now, _line(self.low, self.high, self.count), data.y.dtype))
+        return by_block(_channels(obs.network, _line(self.low, self.high, self.count), obs.data.y.dtype))
 
 
 class BackwardSignals(Probe):
@@ -78,10 +77,10 @@ class BackwardSignals(Probe):
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Send 1 back from the outputs."""
-        stack = raw_stack(now)
-        points = jnp.asarray(_line(self.low, self.high, self.count), data.y.dtype)
+        stack = raw_stack(obs.network)
+        points = jnp.asarray(_line(self.low, self.high, self.count), obs.data.y.dtype)
         signals = stack.signals(along(stack, points))
         if stack.scalar:
             return by_block([signal[0].T for signal in signals])
@@ -105,9 +104,9 @@ class LogRatios(Probe):
     x: float = eqx.field(static=True, default=0.0)
     block: int = eqx.field(static=True, default=1)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Compare the channels at one point."""
-        values = _of_block(_channels(now, np.asarray([self.x]), data.y.dtype), self.block)[0]
+        values = _of_block(_channels(obs.network, np.asarray([self.x]), obs.data.y.dtype), self.block)[0]
         ratios, size = log_ratios(values), jnp.abs(values)
         tiny = jnp.finfo(values.dtype).tiny
         median = jnp.maximum(jnp.median(size), tiny)
@@ -133,11 +132,11 @@ class Preactivations(Probe):
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, "points neurons"]:
+    def __call__(self, obs: Observation) -> Float[Array, "points neurons"]:
         """Evaluate one block's neurons."""
-        stack = raw_stack(now)
+        stack = raw_stack(obs.network)
         _of_block(stack.blocks, self.block)
-        points = jnp.asarray(_line(self.low, self.high, self.count), data.y.dtype)
+        points = jnp.asarray(_line(self.low, self.high, self.count), obs.data.y.dtype)
         return stack.preactivations(along(stack, points), self.block)[:, : self.neurons]
 
 
@@ -150,9 +149,9 @@ class SymmetryDefect(Probe):
     reach: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Split each channel into its even and odd part."""
-        channels = _channels(now, _line(-self.reach, self.reach, self.count), data.y.dtype)
+        channels = _channels(obs.network, _line(-self.reach, self.reach, self.count), obs.data.y.dtype)
         return by_block([odd_share(values) for values in channels])
 
 
@@ -180,11 +179,11 @@ class Spikes(Probe):
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, ByBlock]:
+    def __call__(self, obs: Observation) -> dict[str, ByBlock]:
         """Find the largest value of every channel."""
         line = _line(self.low, self.high, self.count)
-        channels = _channels(now, line, data.y.dtype)
-        points = jnp.asarray(line, data.y.dtype)
+        channels = _channels(obs.network, line, obs.data.y.dtype)
+        points = jnp.asarray(line, obs.data.y.dtype)
         return {
             "location": by_block([points[jnp.argmax(jnp.abs(values), axis=0)] for values in channels]),
             "sharpness": by_block([sharpness(values) for values in channels]),
@@ -207,12 +206,14 @@ class ChannelSpectrum(Probe):
     frequencies: int = eqx.field(static=True, default=20)
     count: int = eqx.field(static=True, default=401)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Project onto waves."""
         if not 0 <= 2 * self.frequencies < self.count:
             raise UserError(f"{self.count} points cannot tell {self.frequencies} frequencies apart: take more points.")
         line = _line(-1.0, 1.0, self.count)
-        return by_block([spectrum(values, line, self.frequencies) for values in _channels(now, line, data.y.dtype)])
+        return by_block(
+            [spectrum(values, line, self.frequencies) for values in _channels(obs.network, line, obs.data.y.dtype)]
+        )
 
 
 def spectrum(values: Float[Array, "q D"], line: np.ndarray, frequencies: int) -> Float[Array, "frequencies D"]:
@@ -238,9 +239,9 @@ class ParameterHistogram(Probe):
     low: float | None = eqx.field(static=True, default=None)
     high: float | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Count entries."""
-        values, first = (self._entries(raw_stack(network)) for network in (now, start))
+        values, first = (self._entries(raw_stack(network)) for network in (obs.network, obs.start))
         reach = 2 * jnp.maximum(jnp.max(jnp.abs(first)), jnp.finfo(first.dtype).tiny)
         low = -reach if self.low is None else jnp.asarray(self.low, first.dtype)
         high = reach if self.high is None else jnp.asarray(self.high, first.dtype)
@@ -266,9 +267,9 @@ class TrainedNeurons(Probe):
 
     neurons: int | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Copy the rows."""
-        rows = raw_stack(now).trained_rows()
+        rows = raw_stack(obs.network).trained_rows()
         if not rows:
             raise UserError("No neuron of this stack is trained: leave this probe out.")
         return {name: values[: self.neurons] for name, values in rows.items()}

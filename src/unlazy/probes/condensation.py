@@ -1,6 +1,6 @@
 """Condensation: whether the input weights of a layer's neurons gather in a few directions (zhou2023).
 
-A layer is seen through `Network.weights`, so all of this works for dense neurons, convolution channels and single
+A layer is seen through `Layer.weights`, so all of this works for dense neurons, convolution channels and single
 kernels alike. Two vectors count as one direction where |cos| is above a ``threshold``, 0.95 by default (18 degrees).
 That is far from chance: two random vectors in R^d have |cos| > 0.95 with probability `chance`, 3e-5 for kernels of 3 x
 3 and 1e-13 for 5 x 5; and far from 1, where training ends, so that the exact value decides little once a layer has
@@ -19,11 +19,11 @@ from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError, suggest
 from unlazy._linalg import eigh, singular_values
-from unlazy.activations import Activation
+from unlazy._observation import Observation
 from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy.networks import Layer, Network
 from unlazy.probes._base import Probe
+from unlazy.probes.movement import layers_of
 
 Vectors = Float[Array, "m d"]
 Scalars = dict[str, Float[Array, ""]]
@@ -101,8 +101,13 @@ def chance(d: int, threshold: float = 0.95) -> float:
     return float(betainc((d - 1) / 2, 0.5, 1 - threshold**2))
 
 
-def _layers(network: Network, layer: str | None) -> dict[str, Vectors]:
-    found = network.weights()
+def vectors_of(network: Network, layer: str | None = None) -> dict[str, Vectors]:
+    """Return the input weights of every layer's neurons, and single convolution kernels as ``<layer>-kernels``."""
+    found = {}
+    for name, one in layers_of(network).items():
+        found[name], kernels = one.weights(), one.kernels()
+        if kernels is not None:
+            found[f"{name}-kernels"] = kernels
     if layer is None:
         return found
     if layer not in found:
@@ -138,9 +143,9 @@ class Condensation(Probe):
     def __check_init__(self) -> None:
         _check(self.threshold, self.floor)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Scalars]:
+    def __call__(self, obs: Observation) -> dict[str, Scalars]:
         """Look at the weights."""
-        layers = _layers(now, self.layer)
+        layers = vectors_of(obs.network, self.layer)
         return {layer: condensed(vectors, self.threshold, self.floor) for layer, vectors in layers.items()}
 
 
@@ -166,11 +171,11 @@ class InputWeights(Probe):
 
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, "_ _"]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
         """Look at the weights."""
         if self.layers is None:
-            return now.weights()
-        return {layer: _layers(now, layer)[layer] for layer in self.layers}
+            return vectors_of(obs.network)
+        return {layer: vectors_of(obs.network, layer)[layer] for layer in self.layers}
 
 
 def _plain(direction: Any) -> str | tuple[float, ...]:
@@ -197,11 +202,9 @@ class Alignment(Probe):
         if not 0 < self.degrees < 90:
             raise UserError(f"An angle between 0 and 90 degrees was wanted, not {self.degrees}.")
 
-    def __call__(
-        self, now: Network, start: Network, data: Dataset, loss: Loss
-    ) -> dict[str, dict[str, Float[Array, "..."]]]:
+    def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
         """Look at the weights."""
-        return {layer: self._of(vectors) for layer, vectors in _layers(now, self.layer).items()}
+        return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer).items()}
 
     def _of(self, vectors: Vectors) -> dict[str, Float[Array, "..."]]:
         cosine = orientations(vectors) @ self._axis(vectors)
@@ -234,9 +237,9 @@ class CosineMatrix(Probe):
     def __check_init__(self) -> None:
         _check(self.threshold, 0.0)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, "_ _"]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
         """Look at the weights."""
-        layers = _layers(now, self.layer)
+        layers = vectors_of(obs.network, self.layer)
         return {layer: cosines(v[cluster_order(v, self.threshold)]) for layer, v in layers.items()}
 
 
@@ -257,8 +260,8 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
     where σ is ReLU. Opposite neurons are merged where σ is odd.
     """
     _check(threshold, 0.0)
-    vectors = _layers(network, layer)[layer]
-    found = clusters(vectors, threshold, signed=not _odd(network))
+    vectors = vectors_of(network, layer)[layer]
+    found = clusters(vectors, threshold, signed=not _odd(network.layers()[layer]))
     leaders, group = np.unique(np.asarray(found.leader), return_inverse=True)
     member = jnp.asarray(group[None, :] == np.arange(len(leaders))[:, None], vectors.dtype)
     signs = jnp.where(found.cosine < 0, -1.0, 1.0).astype(vectors.dtype)
@@ -266,15 +269,17 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
     size = jnp.linalg.norm(sums, axis=1)
     along = (sums @ vectors.T) / size[:, None] * member  # <w_j, d> of a cluster's own neurons, with their signs
     amplitude = jnp.sqrt(jnp.sum(along**4, axis=1) / jnp.sum(along**2, axis=1))
-    merged = network.mixed(layer, member * signs[None] * (amplitude / size)[:, None], along / amplitude[:, None])
+    merged = network.layers()[layer].merge(
+        member * signs[None] * (amplitude / size)[:, None], along / amplitude[:, None]
+    )
     before, after = network(data.x), merged(data.x)
     change = float(jnp.linalg.norm(after - before) / jnp.linalg.norm(before))
     return Reduced(merged, len(leaders), change)
 
 
-def _odd(network: Network) -> bool:
-    sigma = getattr(network, "activation", None)
-    if not isinstance(sigma, Activation):
+def _odd(layer: Layer) -> bool:
+    sigma = layer.activation
+    if sigma is None:
         return False
     h = jnp.asarray(_ODD)
     return bool(jnp.allclose(sigma(-h), -sigma(h), rtol=1e-5))

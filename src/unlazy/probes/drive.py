@@ -5,9 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from unlazy._errors import UserError
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import MeanFieldStack, Network
+from unlazy._observation import Observation
+from unlazy.networks import MeanFieldStack
 from unlazy.probes._base import Probe
 from unlazy.probes.channels import ByBlock
 
@@ -20,17 +19,18 @@ class ChannelDrive(Probe):
     - ``slope``: dL/df(x_p), that is π_p d_p: (n,), or (n, outputs).
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> ByBlock:
+    def __call__(self, obs: Observation) -> ByBlock:
         """Go forward and back once."""
+        now, data = obs.network, obs.data
         if not isinstance(now, MeanFieldStack):
             raise UserError(
                 f"Channels are those of a MeanFieldStack; {type(now).__name__} has none: leave this probe out."
             )
-        channels, signals = now.channels(data.x)[0], now.signals(data.x)[0]
+        channels, signals = now.channels(obs.x)[0], now.signals(obs.x)[0]
         if data.x_test is not None:
-            channels = jnp.concatenate([channels, now.channels(data.x_test)[0]])
+            channels = jnp.concatenate([channels, now.channels(obs.x_test)[0]])
         return {
             "channels": channels,
             "signals": signals[0].T if now.scalar else jnp.transpose(signals, (2, 1, 0)),
-            "slope": loss.slope(now(data.x), data.y, data.weight),
+            "slope": obs.loss.slope(obs.outputs, data.y, data.weight),
         }

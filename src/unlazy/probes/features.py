@@ -4,11 +4,9 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy._observation import Observation
 from unlazy.probes._base import Probe
-from unlazy.probes.loss import test_set
+from unlazy.probes.movement import moving_layers
 
 
 class FeaturePair(Probe):
@@ -23,11 +21,10 @@ class FeaturePair(Probe):
         if self.neurons is not None and self.neurons < 1:
             raise UserError(f"At least one neuron must be looked at, not {self.neurons}.")
 
-    def __call__(
-        self, now: Network, start: Network, data: Dataset, loss: Loss
-    ) -> dict[str, dict[str, Float[Array, " m"]]]:
+    def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " m"]]]:
         """Evaluate the features at both inputs."""
-        one, other = now.hidden(data.x[:1]), now.hidden(test_set(data)[0][:1])
+        both = {"train": obs.x[:1], "test": obs.x_test[:1]}
         return {
-            layer: {"train": one[layer][0, : self.neurons], "test": other[layer][0, : self.neurons]} for layer in one
+            name: {which: layer.preactivations(x)[0, : self.neurons] for which, x in both.items()}
+            for name, layer in moving_layers(obs.network).items()
         }

@@ -4,32 +4,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._errors import UserError
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy._observation import Observation
 from unlazy.probes._base import Probe
 from unlazy.probes._spectrum import ends, operator_norm
-
-
-def training_kernel(
-    network: Network, data: Dataset, samples: int | None = None, output: int | None = None
-) -> Float[Array, "p p"]:
-    """Θ on the (first ``samples``) training inputs: of one ``output``, or outputs and samples folded into one axis.
-
-    One of k outputs is n² numbers and about as much work as a network with one output; all are k² times as many.
-    """
-    if samples is not None and not 1 <= samples <= data.n:
-        raise UserError(f"A kernel on {samples} of the {data.n} training inputs cannot be made: give 1 to {data.n}.")
-    x = data.x if samples is None else data.x[:samples]
-    if output is not None:
-        if not 0 <= output < (data.outputs or 1):
-            raise UserError(f"There is no output {output}: the targets have {data.outputs or 1}, counted from 0.")
-        if data.outputs is not None:
-            return network.output_kernel(x, x, output)
-    kernel = network.tangent_kernel(x, x)
-    size = kernel.shape[0] * (1 if kernel.ndim == 2 else kernel.shape[1])
-    return kernel.reshape(size, size)
 
 
 class KernelMatrix(Probe):
@@ -38,9 +15,9 @@ class KernelMatrix(Probe):
     samples: int | None = eqx.field(static=True, default=None)
     output: int | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, "p p"]:
+    def __call__(self, obs: Observation) -> Float[Array, "p p"]:
         """Build Θ."""
-        return training_kernel(now, data, self.samples, self.output)
+        return obs.kernel(self.samples, self.output)
 
 
 class Kernel(Probe):
@@ -61,10 +38,10 @@ class Kernel(Probe):
     samples: int | None = eqx.field(static=True, default=None)
     output: int | None = eqx.field(static=True, default=None)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
         """Build Θ now and at the start, then summarise."""
-        theta, first = (training_kernel(one, data, self.samples, self.output) for one in (now, start))
-        targets = data.y if self.samples is None else data.y[: self.samples]
+        theta, first = obs.kernel(self.samples, self.output), obs.at_start(KernelMatrix(self.samples, self.output))
+        targets = obs.data.y[: self.samples]
         targets = (targets if self.output is None or targets.ndim == 1 else targets[:, self.output]).reshape(-1)
         smallest, largest = ends(theta)
         change = theta - first
@@ -84,10 +61,10 @@ class DecayRate(Probe):
     It is the left side of a Polyak-Łojasiewicz inequality such as chen2022 eq. 16.
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Float[Array, ""]:
+    def __call__(self, obs: Observation) -> Float[Array, ""]:
         """Build Θ and let it act on the signal."""
-        f = now(data.x)
+        f, data, loss = obs.outputs, obs.data, obs.loss
         signal = loss.slope(f, data.y, data.weight).reshape(-1)
         value = loss(f, data.y, data.weight)
-        speed = signal @ training_kernel(now, data) @ signal
+        speed = signal @ obs.kernel() @ signal
         return jnp.where(value > 0, speed / jnp.where(value > 0, value, 1), 0)

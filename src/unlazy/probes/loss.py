@@ -2,30 +2,17 @@
 
 import jax.numpy as jnp
 
-from unlazy._errors import UserError
-from unlazy._types import Inputs, Outputs, Scalar
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy._observation import Observation
+from unlazy._types import Outputs, Scalar
 from unlazy.probes._base import Probe
-
-
-def test_set(data: Dataset) -> tuple[Inputs, Outputs]:
-    """Give the test set, or say that there is none."""
-    if data.x_test is None or data.y_test is None:
-        raise UserError(f"Data set '{data.name}' has no test set: make one, or leave out the probes that look at it.")
-    return data.x_test, data.y_test
-
-
-test_set.__test__ = False  # a name that pytest must not collect
 
 
 class TrainLoss(Probe):
     """The loss that the flow descends."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Scalar:
+    def __call__(self, obs: Observation) -> Scalar:
         """L on the training set, weights included."""
-        return loss(now(data.x), data.y, data.weight)
+        return obs.loss(obs.outputs, obs.data.y, obs.data.weight)
 
 
 class TestLoss(Probe):
@@ -33,10 +20,9 @@ class TestLoss(Probe):
 
     __test__ = False
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Scalar:
+    def __call__(self, obs: Observation) -> Scalar:
         """Mean cost over the test set."""
-        x, y = test_set(data)
-        return jnp.mean(loss.cost(now(x), y))
+        return jnp.mean(obs.loss.cost(obs.test_outputs, obs.y_test))
 
 
 def misclassified(f: Outputs, y: Outputs) -> Scalar:
@@ -51,9 +37,9 @@ def misclassified(f: Outputs, y: Outputs) -> Scalar:
 class TrainError(Probe):
     """Share of misclassified training samples (targets ±1, or one-hot)."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Scalar:
+    def __call__(self, obs: Observation) -> Scalar:
         """Look at the training set."""
-        return misclassified(now(data.x), data.y)
+        return misclassified(obs.outputs, obs.data.y)
 
 
 class TestError(Probe):
@@ -61,18 +47,17 @@ class TestError(Probe):
 
     __test__ = False
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Scalar:
+    def __call__(self, obs: Observation) -> Scalar:
         """Look at the test set."""
-        x, y = test_set(data)
-        return misclassified(now(x), y)
+        return misclassified(obs.test_outputs, obs.y_test)
 
 
 class TrainOutputs(Probe):
     """f on the training set."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Outputs:
+    def __call__(self, obs: Observation) -> Outputs:
         """Evaluate."""
-        return now(data.x)
+        return obs.outputs
 
 
 class TestOutputs(Probe):
@@ -80,6 +65,6 @@ class TestOutputs(Probe):
 
     __test__ = False
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Outputs:
+    def __call__(self, obs: Observation) -> Outputs:
         """Evaluate."""
-        return now(test_set(data)[0])
+        return obs.test_outputs

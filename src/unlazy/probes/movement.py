@@ -1,23 +1,38 @@
 """How far weights and features have moved, and which neurons are active: what tells lazy from feature learning."""
 
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy.activations import Activation
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy._observation import Observation
+from unlazy.networks import Layer, Network
 from unlazy.probes._base import Probe
+
+
+def layers_of(network: Network) -> Mapping[str, Layer]:
+    """Return the layers of neurons, or say that there are none."""
+    layers = network.layers()
+    if not layers:
+        raise UserError(
+            f"{type(network).__name__} has no layers of neurons: define its `layers`, or leave this probe out."
+        )
+    return layers
+
+
+def moving_layers(network: Network) -> dict[str, Layer]:
+    """Return the layers whose pre-activations training can change."""
+    return {name: layer for name, layer in layers_of(network).items() if layer.moves}
 
 
 class WeightMovement(Probe):
     """|w_j(t) - w_j(0)| of every neuron, by layer (caron2023 figures 1-2)."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, " m"]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
         """Measure in weight space."""
-        return now.movement(start)
+        return obs.network.movement(obs.start)
 
 
 class FeatureMovement(Probe):
@@ -26,10 +41,13 @@ class FeatureMovement(Probe):
     chen2022 eq. 15: in the mean-field scaling it is at least |Δf(x)| / (c L_σ); in the NTK scaling it falls like m^-½.
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
         """Measure in function space."""
-        before, after = start.hidden(data.x), now.hidden(data.x)
-        return {layer: jnp.mean(jnp.abs(after[layer] - before[layer])) for layer in after}
+        now, start = moving_layers(obs.network), obs.start.layers()
+        return {
+            name: jnp.mean(jnp.abs(layer.preactivations(obs.x) - start[name].preactivations(obs.x)))
+            for name, layer in now.items()
+        }
 
 
 class ActiveShare(Probe):
@@ -41,14 +59,14 @@ class ActiveShare(Probe):
     left: float = eqx.field(static=True, default=0.0)
     right: float = eqx.field(static=True, default=float("inf"))
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
         """Count neurons."""
 
         def smallest(h: Float[Array, "n m"]) -> Float[Array, ""]:
             inside = ((h > self.left) & (h < self.right)).astype(h.dtype)
             return jnp.min(jnp.mean(inside, axis=1))
 
-        return {layer: smallest(h) for layer, h in now.hidden(data.x).items()}
+        return {name: smallest(layer.preactivations(obs.x)) for name, layer in moving_layers(obs.network).items()}
 
 
 class MeanSquareSlope(Probe):
@@ -57,11 +75,12 @@ class MeanSquareSlope(Probe):
     Times 2 c² λ_min(G) it is the rate at which chen2022 eq. 14 sees the loss fall at least.
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, ""]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
         """Average slopes."""
-        sigma = getattr(now, "activation", None)
-        if not isinstance(sigma, Activation):
-            raise UserError(f"{type(now).__name__} has no activation whose slopes could be averaged: leave this out.")
-        return {
-            layer: jnp.min(jnp.mean(jnp.square(sigma.derivative(h)), axis=1)) for layer, h in now.hidden(data.x).items()
-        }
+
+        def smallest(name: str, layer: Layer) -> Float[Array, ""]:
+            if layer.activation is None:
+                raise UserError(f"Layer '{name}' has no known activation whose slopes could be averaged.")
+            return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
+
+        return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}

@@ -3,20 +3,20 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._types import Inputs, Outputs, Scalar
-from unlazy.data import Dataset
-from unlazy.losses import Loss
-from unlazy.networks import Network
+from unlazy._observation import Observation
+from unlazy._types import Outputs, Scalar
+from unlazy.networks import Batch
 from unlazy.probes._base import Probe
 from unlazy.probes.loss import misclassified
+from unlazy.probes.movement import layers_of
 
 
 class Importance(Probe):
     """How much every neuron weighs, by layer: λ_j |w_j|² in a two-layer network (caron2023 section 6.2)."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> dict[str, Float[Array, " m"]]:
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, " m"]]:
         """Weigh."""
-        return now.importance()
+        return {name: layer.importance() for name, layer in layers_of(obs.network).items()}
 
 
 class Pruning(Probe):
@@ -28,24 +28,23 @@ class Pruning(Probe):
     outputs are a sum over the layer's neurons.
     """
 
-    def __call__(
-        self, now: Network, start: Network, data: Dataset, loss: Loss
-    ) -> dict[str, dict[str, Float[Array, " p"]]]:
+    def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " p"]]]:
         """Put neurons in their order, and add them one by one."""
-        sets: dict[str, tuple[Inputs, Outputs, Float[Array, " n"] | None]] = {"train": (data.x, data.y, data.weight)}
-        if data.x_test is not None and data.y_test is not None:
-            sets["test"] = (data.x_test, data.y_test, None)
+        data, loss = obs.data, obs.loss
+        sets: dict[str, tuple[Batch, Outputs, Float[Array, " n"] | None]] = {"train": (obs.x, data.y, data.weight)}
+        if data.x_test is not None:
+            sets["test"] = (obs.x_test, obs.y_test, None)
         seen = {}
-        for layer, importance in now.importance().items():
-            order = jnp.argsort(-importance)
-            seen[layer] = {}
+        for name, layer in layers_of(obs.network).items():
+            order = jnp.argsort(-layer.importance())
+            seen[name] = {}
             for which, (x, y, weight) in sets.items():
 
                 def judge(f: Outputs, y: Outputs = y, weight: Array | None = weight) -> dict[str, Scalar]:
                     return {"risk": _mean(loss.cost(f, y), weight), "error": misclassified(f, y)}
 
-                curves = now.nested(x, layer, order, judge)
-                seen[layer] |= {f"{which}_{what}": jnp.flip(curve) for what, curve in curves.items()}
+                curves = layer.nested(x, order, judge)
+                seen[name] |= {f"{which}_{what}": jnp.flip(curve) for what, curve in curves.items()}
         return seen
 
 

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._observation import Observation
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
-from unlazy.losses import Loss
 from unlazy.networks import (
     Block,
     MeanFieldStack,
@@ -35,7 +35,7 @@ Seen = dict[str, Float[Array, "..."]]
 
 def learner(network: Network) -> MeanFieldStack:
     """The network as ren2023's learner, or a refusal."""
-    there = network.off()
+    there = network.restore()
     if not (isinstance(there, MeanFieldStack) and there.scalar and is_learner(there.blocks)):
         raise UserError(
             f"This probe looks at the learner of ren2023 eq. 1, and this {type(there).__name__} is none: leave it out."
@@ -81,9 +81,9 @@ class SecondLayer(Probe):
     δ_2 is the largest distance between two neurons (ren2023 section 4).
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Look at the second layer."""
-        block = second(learner(now))
+        block = second(learner(obs.network))
         b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
         rows = jnp.stack([block.w[:, 0], b], axis=1)
         apart = rows[:, None] - rows[None]
@@ -108,14 +108,14 @@ class FirstLayer(Probe):
 
     reach: float = eqx.field(static=True, default=1.0)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Look at the first layer."""
-        here, before = learner(now), learner(start)
+        here, before = learner(obs.network), learner(obs.start)
         alpha = slope(here)
-        r = lengths(data.x)
-        error = values(here, data.x) / alpha - r  # F is homogeneous: on the sphere it is this over r
+        r = lengths(obs.data.x)
+        error = values(here, obs.data.x) / alpha - r  # F is homogeneous: on the sphere it is this over r
         relative = error / jnp.where(r > 0, r, 1)
-        share = weights_of(data)
+        share = weights_of(obs.data)
         moved, uneven = jnp.zeros_like(alpha), jnp.zeros_like(alpha)
         first, origin = here.blocks[0], before.blocks[0]
         if isinstance(first, Block) and isinstance(origin, Block):
@@ -140,12 +140,12 @@ def _directions(w: Float[Array, "m d"]) -> Float[Array, "m d"]:
 class LimitDistance(Probe):
     """How far f is from f̃: the root mean square of f - f̃ over the data, and relative to that of the targets."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Compare the two functions."""
-        here, share = learner(now), weights_of(data)
-        apart = top(here, values(here, data.x)) - top(here, slope(here) * lengths(data.x))
+        here, share = learner(obs.network), weights_of(obs.data)
+        apart = top(here, values(here, obs.data.x)) - top(here, slope(here) * lengths(obs.data.x))
         rms = jnp.sqrt(share @ jnp.square(apart))
-        scale = jnp.sqrt(share @ jnp.square(data.y))
+        scale = jnp.sqrt(share @ jnp.square(obs.data.y))
         return {"rms": rms, "relative": rms / jnp.where(scale > 0, scale, 1)}
 
 
@@ -158,23 +158,23 @@ class LossDecomposition(Probe):
     - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| by the weights of the first layer.
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Take the loss apart."""
-        here = learner(now)
+        here = learner(obs.network)
         first = here.blocks[0]
         if not isinstance(first, Block):
             raise UserError("A first layer of infinite width has no error to be told apart: leave this probe out.")
-        block, share, r = second(here), weights_of(data), lengths(data.x)
+        block, share, r = second(here), weights_of(obs.data), lengths(obs.data.x)
         mean = jnp.mean(block.w[:, 0])
-        least = jnp.min(block.hidden(values(here, data.x)[None]), axis=0)
+        least = jnp.min(block.hidden(values(here, obs.data.x)[None]), axis=0)
         inside = r < jnp.min(jnp.where(least > 0, jnp.inf, r))
 
         def parts(w: Float[Array, "m d"]) -> Float[Array, " 4"]:
             moved = eqx.tree_at(lambda one: one.blocks[0].w, here, w)
-            value, limit = values(moved, data.x), slope(moved) * r
+            value, limit = values(moved, obs.data.x), slope(moved) * r
             f, ideal = top(moved, value), top(moved, limit)
-            fit, apart = (0.5 * (share @ jnp.square(part)) for part in (data.y - ideal, ideal - f))
-            cross = share @ ((data.y - ideal) * (ideal - f))
+            fit, apart = (0.5 * (share @ jnp.square(part)) for part in (obs.data.y - ideal, ideal - f))
+            cross = share @ ((obs.data.y - ideal) * (ideal - f))
             error = 0.5 * jnp.square(mean) * (share @ jnp.where(inside, jnp.square(limit - value), 0))
             return jnp.stack([fit, apart, cross, error])
 
@@ -202,24 +202,24 @@ class ClipActivity(Probe):
     a clip does nothing. Both are exact over infinitely many neurons, too.
     """
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Compare pulls with their bounds."""
-        here = learner(now)
+        here = learner(obs.network)
         if here.clip is None:
             raise UserError("This network clips nothing: give it `clip`, or leave this probe out.")
         first = here.blocks[0]
         assert isinstance(first, Block | SphericalLimit)
-        f = here(data.x)
-        share = shares(loss, data.weight, f)
+        f = here(obs.data.x)
+        share = shares(obs.loss, obs.data.weight, f)
         share = share / jnp.sum(share)
-        found = pulls(first, second(here), data.x.T, slope_of(loss, f, data.y))
+        found = pulls(first, second(here), obs.data.x.T, slope_of(obs.loss, f, obs.data.y))
         seen = {}
         found_of = {"v1": found.first, "v2": found.weight, "r2": found.bias}
         for (name, length), bound in zip(found_of.items(), here.clip, strict=True):
             seen[name] = share @ jnp.mean((length > bound).astype(f.dtype), axis=0)
             seen[f"{name}_largest"] = jnp.max(length) / bound
         if isinstance(first, SphericalLimit):
-            pull = jnp.abs(found.signal) * first.radius * first.radii(data.x.T)
+            pull = jnp.abs(found.signal) * first.radius * first.radii(obs.data.x.T)
             seen["v1"] = share @ _beyond(here.clip[0] / jnp.maximum(pull, jnp.finfo(f.dtype).tiny), first.dimension)
             seen["v1_largest"] = 2 * jnp.max(pull) / here.clip[0]
         return seen
@@ -246,11 +246,11 @@ class RadialProfile(Probe):
     directions: int = eqx.field(static=True, default=32)
     seed: int = eqx.field(static=True, default=0)
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Seen:
+    def __call__(self, obs: Observation) -> Seen:
         """Look along the rays."""
         if not (0 <= self.low < self.high < float("inf") and self.count >= 2 and self.directions >= 1):
             raise UserError(f"Rays go from low >= 0 to a larger high, in 2 points or more, not {self!r}.")
-        here, dtype = learner(now), data.y.dtype
+        here, dtype = learner(obs.network), obs.data.y.dtype
         drawn = jax.random.normal(jax.random.key(self.seed), (self.directions, here.inputs), dtype)
         ends = values(here, drawn / lengths(drawn)[:, None])
         r = jnp.asarray(np.linspace(self.low, self.high, self.count), dtype)

@@ -6,13 +6,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
+from unlazy._observation import Observation
 from unlazy._types import Inputs, Outputs, Scalar
 from unlazy.activations import Relu
-from unlazy.data import Dataset
 from unlazy.losses import Loss
-from unlazy.networks import Network, TwoLayer, altered, ntk
+from unlazy.networks import TwoLayer, altered, ntk
 from unlazy.probes._base import Probe
 from unlazy.probes.loss import misclassified
+from unlazy.probes.movement import layers_of
 
 _SPAN = 8  # the largest number of features in a group over the smallest: compiling costs time, and so do zeros
 
@@ -53,23 +54,23 @@ class Transfer(Probe):
                 "try hidden = 64, steps = 5000 and rate = 1."
             )
 
-    def __call__(
-        self, now: Network, start: Network, data: Dataset, loss: Loss
-    ) -> dict[str, dict[str, Float[Array, " k"]]]:
+    def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " k"]]]:
         """Sort features by importance, then train a network for each k."""
+        data = obs.data
         held = data.held_out
         if held is None or held.n < 2:
             raise UserError(f"Data set '{data.name}' has no held-out set to transfer to: make one, or leave this out.")
-        away = now.off()  # a prepared network knows only the points it was prepared for
         x, y = held.x[: self.samples], held.y[: self.samples]
-        answers, seen = away.responses(x), {}
-        for layer, importance in away.importance().items():
-            order = jnp.argsort(-importance)
+        seen = {}
+        for name, layer in layers_of(obs.network.restore()).items():
+            order, responses = jnp.argsort(-layer.importance()), layer.responses(x)
+            # A convolution has a response at each place: their mean over places is the feature.
+            responses = jnp.mean(responses.reshape(x.shape[0], -1, responses.shape[1]), axis=1)
             parts = [
-                self._trained(answers[layer][:, order[: some[-1]]], y, loss, some)
+                self._trained(responses[:, order[: some[-1]]], y, obs.loss, some)
                 for some in _alike(self.counts(order.shape[0]))
             ]
-            seen[layer] = jax.tree.map(lambda *values: jnp.concatenate(values), *parts)
+            seen[name] = jax.tree.map(lambda *values: jnp.concatenate(values), *parts)
         return seen
 
     def counts(self, width: int) -> tuple[int, ...]:

@@ -1,9 +1,49 @@
-"""Reports: what was reproduced, as records on disk, figures, one self-contained HTML file, and a page to watch runs."""
+"""Reports of panels and of your own runs: records, figures, one self-contained HTML file, and a page to watch runs."""
 
-from unlazy.report.citations import cite
-from unlazy.report.contents import Contents, gather
-from unlazy.report.figures import export
-from unlazy.report.html import write_report
-from unlazy.report.record import Record, recipes, records, reproduce, stem
+from typing import TYPE_CHECKING
 
-__all__ = ["Contents", "Record", "cite", "export", "gather", "recipes", "records", "reproduce", "stem", "write_report"]
+# Names are imported when they are first used: `unlazy cite` must not wait for JAX.
+_HOMES = {
+    "Contents": "contents",
+    "Record": "record",
+    "cite": "citations",
+    "draw": "figures",
+    "export": "figures",
+    "gather": "contents",
+    "recipes": "record",
+    "records": "record",
+    "reproduce": "record",
+    "run_panel": "record",
+    "stem": "record",
+    "write_report": "html",
+}
+
+if TYPE_CHECKING:
+    from unlazy.report.citations import cite
+    from unlazy.report.contents import Contents, gather
+    from unlazy.report.figures import draw, export
+    from unlazy.report.html import write_report
+    from unlazy.report.record import Record, recipes, records, reproduce, run_panel, stem
+
+__all__ = [
+    "Contents",
+    "Record",
+    "cite",
+    "draw",
+    "export",
+    "gather",
+    "recipes",
+    "records",
+    "reproduce",
+    "run_panel",
+    "stem",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(f"unlazy.report.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'unlazy.report' has no attribute '{name}'")

@@ -8,18 +8,19 @@ it names speak of in their docstrings. Entries are in `references.bib`; a paper 
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import pkgutil
 import re
+import sys
 import tomllib
+import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
-from unlazy.lab import read_run
-from unlazy.report.record import read_record
+from unlazy._listing import listing
 
 _FILE = Path(__file__).parent / "references.bib"
 _SECTIONS = ("data", "network", "flow", "probes")
@@ -40,9 +41,11 @@ def cite(path: Path) -> dict[str, str]:
 def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
     """Give the recipes behind a file, and words that are not in them."""
     if path.suffix == ".nc":
-        run = read_run(path)
-        return [json.loads(run.attrs["recipe"])], {str(run.attrs.get("method", "")).partition(",")[0]}
+        attributes = _attributes(path)
+        return [_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
     if path.suffix == ".json" and path.is_file():
+        from unlazy.report.record import read_record
+
         record = read_record(path)
         methods = {one.partition(",")[0] for one in record.made_by.get("method", "").split("; ")}
         return [json.loads(recipe) for recipe in record.recipes.values()], {record.paper} | methods
@@ -54,6 +57,28 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
     raise UserError(
         f"There is nothing to cite at '{path}': give a stored run (.nc), a record (.json) or a recipe (.toml)."
     )
+
+
+def _attributes(path: Path) -> dict[str, Any]:
+    """Read the attributes of a stored run; the store, which takes long to import, is asked only where that fails."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            found = {name: file.attrs[name] for name in ("recipe", "method") if name in file.attrs}
+    except OSError:
+        found = {}
+    if "recipe" in found:
+        return found
+    from unlazy.lab import read_run
+
+    return dict(read_run(path).attrs)
+
+
+def _table(recipe: Any) -> dict[str, Any]:
+    """Read a stored recipe; a run that was made in Python has none."""
+    table = json.loads(recipe or "{}")
+    return table if isinstance(table, dict) else {}
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -74,26 +99,21 @@ def _papers(words: set[str]) -> set[str]:
 
     What has an entry of its own, such as MNIST, comes from none of them.
     """
-    from unlazy import activations, data, flows, networks, probes
-    from unlazy._catalogue import kebab, modules
-
     keys = _keys()
     found, own_entry = words & keys, {call for calls, _ in _entries().values() for call in calls}
-    for room in (activations, data, flows, networks, probes):
-        for module in modules(room):
-            for name, member in vars(module).items():
-                made = inspect.isclass(member) or inspect.isfunction(member)
-                if made and member.__module__ == module.__name__ and kebab(name) in words - own_entry:
-                    first = re.search("|".join(keys), member.__doc__ or "")
-                    found |= {first[0]} if first else set()
+    for kind, members in listing().items():
+        for name, member in members.items() if kind not in ("theorem", "panel") else ():
+            if name in words - own_entry:
+                first = re.search("|".join(keys), member["doc"])
+                found |= {first[0]} if first else set()
     return found
 
 
 def _keys() -> set[str]:
     """Keys of all papers that are known."""
-    from unlazy import papers
-
-    folders = {one.name for one in pkgutil.iter_modules(papers.__path__) if not one.name.startswith("_")}
+    loaded = sys.modules.get("unlazy.papers")  # not imported for this: it takes long
+    places = loaded.__path__ if loaded else [str(Path(__file__).parents[1] / "papers")]
+    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")}
     return folders | {key for key, (calls, _) in _entries().items() if key in calls}
 
 
@@ -104,14 +124,66 @@ def _entries() -> dict[str, tuple[set[str], str]]:
     return {key: (set(calls.split()), entry) for calls, entry, key in found}
 
 
+@dataclass(frozen=True)
+class Source:
+    """A paper as a report introduces it."""
+
+    key: str
+    title: str
+    authors: str
+    year: str
+    venue: str
+    arxiv: str  # number, or empty
+    about: str  # one sentence
+
+
+def source(key: str) -> Source:
+    """Give what is known of a paper: from `references.bib`, or from the ``PAPER`` of its folder."""
+    own = _folder(key)
+    entry = _entries().get(key, (set(), ""))[1]
+
+    def named(field: str) -> str:
+        found = re.search(rf"^  {field} = {{(.*)}},?$", entry, flags=re.MULTILINE)
+        return _plain(found[1]) if found else ""
+
+    people = [" ".join(reversed(name.split(", "))) for name in filter(None, named("author").split(" and "))]
+    return Source(
+        key=key,
+        title=named("title") or str(own.get("title", key)),
+        authors=", ".join(people) or str(own.get("authors", "")),
+        year=named("year") or _year(key),
+        venue=named("booktitle") or named("journal") or str(own.get("venue", "")),
+        arxiv=named("eprint") or str(own.get("arxiv", "")),
+        about=str(own.get("about", "")),
+    )
+
+
+def _plain(text: str) -> str:
+    """Write BibTeX without its braces and accents."""
+    accents = {"`": "\u0300", "'": "\u0301", "^": "\u0302", "~": "\u0303", '"': "\u0308", "c": "\u0327"}
+    text = re.sub(r"\{\\([`'^~\"c]) ?\{?(\w)\}?\}", lambda one: one[2] + accents[one[1]], text)
+    return unicodedata.normalize("NFC", text.replace("{", "").replace("}", "").replace("\\&", "&").replace("--", "–"))
+
+
+def _folder(key: str) -> dict[str, str]:
+    try:
+        return getattr(importlib.import_module(f"unlazy.papers.{key}"), "PAPER", {})
+    except ModuleNotFoundError:
+        return {}
+
+
+def _year(key: str) -> str:
+    found = re.search(r"\d{4}", key)
+    return found[0] if found else ""
+
+
 def _from_folder(key: str) -> str:
-    paper = getattr(importlib.import_module(f"unlazy.papers.{key}"), "PAPER", {})
-    year = re.search(r"\d{4}", key)
+    paper = _folder(key)
     fields = {
         "title": paper.get("title", key),
         "author": " and ".join(name.strip() for name in str(paper.get("authors", "")).split(",")),
         "howpublished": paper.get("venue", ""),
-        "year": year[0] if year else "",
+        "year": _year(key),
     }
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
     return f"@misc{{{key},\n{lines}\n}}"

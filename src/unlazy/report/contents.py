@@ -9,16 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.lab import kept, read_run
-from unlazy.papers._figure import band, canvas, styled
-from unlazy.report.figures import describe, encode
 from unlazy.report.record import Record, digest, read_record, records
-
-_MOST_PLOTS = 6
 
 
 @dataclass
@@ -75,27 +70,6 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
 def _number(panel: str) -> int:
     found = re.search(r"\d+", panel.partition("/")[2])
     return int(found[0]) if found else 0
-
-
-def curves(run: xr.Dataset) -> tuple[str, str]:
-    """Draw what the probes of a run saw as one number at each time: the figure as SVG, and in words."""
-    names = [str(name) for name in run.data_vars if run[name].dims == ("seed", "time")][:_MOST_PLOTS]
-    if not names or run.sizes["time"] < 2:
-        return "", ""
-    columns = min(3, len(names))
-    rows = -(-len(names) // columns)
-    with styled("screen"):
-        figure, grid = canvas(columns, 6.4 if columns == 1 else 3.8 * columns, 3.0 * rows + 0.4, rows=rows)
-        for axes, name in zip(grid, names, strict=False):
-            values = run[name].values
-            band(axes, run["time"].values, values, 1, name.replace(".", ", "))
-            axes.set_title(name, fontsize=9)
-            axes.set_xlabel("t")
-            if np.all(values > 0) and values.max() > 100 * values.min():
-                axes.set_yscale("log")
-        for axes in grid[len(names) :]:
-            axes.set_visible(False)
-    return encode(figure, "svg", "What the probes saw").decode(), describe(figure)
 
 
 # ---------------------------------------------------------------- recipes

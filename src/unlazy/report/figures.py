@@ -1,9 +1,10 @@
-"""Figures of panels as files: SVG and PDF to look at, CSV with the numbers drawn, words for those who cannot see."""
+"""Figures as files: SVG and PDF, CSV with the numbers drawn, and a description in words for screen readers."""
 
 from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.lab.store import reason, written_whole
+from unlazy._files import atomic_write, reason
+from unlazy.figures import Style, fit, plain, styled
 from unlazy.papers import Panel, Results
-from unlazy.papers._figure import Style, fit, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +25,26 @@ _HEAD = ("plot", "title", "x_label", "y_label", "curve", "x", "y", "error", "val
 Row = tuple[str, Any, Any, Any, Any]  # curve, x, y, error, value
 
 
+def own_runs(given: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Separate stored runs (files, or all in a folder) from other names, which are those of panels or papers."""
+    files: list[Path] = []
+    names: list[str] = []
+    for name in given:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(path.glob("*.nc"))
+            if not inside:
+                raise UserError(f"There are no stored runs (.nc) in the folder '{path}'.")
+            files += inside
+        elif path.suffix == ".nc":
+            files.append(path)
+        else:
+            names.append(name)
+    return list(dict.fromkeys(files)), names
+
+
 def draw(panel: Panel, results: Results, style: Style = "screen") -> Figure:
-    """Draw a panel in one of the house's styles."""
+    """Draw a panel for the screen or for a paper."""
     with styled(style):
         return fit(panel.draw(results))
 
@@ -37,25 +56,28 @@ def encode(figure: Figure, form: Format, title: str, style: Style = "screen") ->
     buffer = io.BytesIO()
     # No date, so that the same results give the same file, and no addresses of the web.
     without = ("Date", "Creator", "Format", "Type") if form == "svg" else ("CreationDate", "Creator", "Producer")
-    with styled(style):
+    with styled(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names may have any character
+        if (engine := figure.get_layout_engine()) is not None:  # once: `savefig` alone would do all of this twice
+            engine.execute(figure)
+            figure.set_layout_engine("none")
         figure.savefig(buffer, format=form, metadata=cast(Any, {"Title": title} | dict.fromkeys(without)))
     whole = buffer.getvalue()
     return whole[whole.index(b"<svg") :] if form == "svg" else whole
 
 
-def export(panel: Panel, results: Results, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
-    """Write the figure of a panel as ``base``.svg, .pdf and .csv, whichever are asked for."""
-    figure = draw(panel, results, style)
+def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
+    """Write a figure as ``base``.svg, .pdf and .csv, whichever are asked for, and give the files."""
     written = []
     try:
         base.parent.mkdir(parents=True, exist_ok=True)
         for form in dict.fromkeys(formats):
             path = base.with_name(f"{base.name}.{form}")
-            with written_whole(path) as temporary:
-                temporary.write_bytes(encode(figure, form, panel.title, style))
+            with atomic_write(path) as temporary:
+                temporary.write_bytes(encode(figure, form, title, style))
             written.append(path)
     except OSError as error:
-        where = f"The figure of {panel.key} cannot be written to '{base.parent}'"
+        where = f"The figure '{title}' cannot be written to '{base.parent}'"
         raise UserError(f"{where} ({reason(error)}): choose another --to.") from None
     return written
 
@@ -65,20 +87,27 @@ def export(panel: Panel, results: Results, base: Path, formats: Sequence[Format]
 
 def describe(figure: Figure) -> str:
     """Say what a figure has: for each plot its axes, whether they are logarithmic, and its curves."""
-    plots = [_plot(axes) for axes in figure.axes if axes.get_visible()]
+    plots = [_plot(axes) for axes in _plots(figure)]
     if len(plots) == 1:
         return f"A plot of {plots[0]}."
     return f"{len(plots)} plots. " + " ".join(f"{index}: {plot}." for index, plot in enumerate(plots, 1))
 
 
+def _plots(figure: Figure) -> list[Axes]:
+    """Give the axes that hold data: no colour bars, and no gaps in a grid."""
+    return [axes for axes in figure.axes if axes.get_visible() and axes.get_label() != "<colorbar>"]
+
+
 def _plot(axes: Axes) -> str:
-    title, x, y = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
+    title, x, y = map(plain, (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()))
     what = ": ".join(filter(None, (title, y))) or "values"
     logarithmic = [
-        name for name, scale in (("horizontal", axes.get_xscale()), ("vertical", axes.get_yscale())) if scale == "log"
+        name
+        for name, scale in (("horizontal", axes.get_xscale()), ("vertical", axes.get_yscale()))
+        if scale in ("log", "symlog")
     ]
     scale = f" ({' and '.join(logarithmic)} axis logarithmic)" if logarithmic else ""
-    names = axes.get_legend_handles_labels()[1]
+    names = [plain(name) for name in axes.get_legend_handles_labels()[1]]
     curves = f"; {', '.join(names)}" if names else ""
     return f"{what}{f' against {x}' if x else ''}{scale}{curves}"
 
@@ -94,8 +123,9 @@ def table(figure: Figure) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(_HEAD)
-    for index, axes in enumerate(figure.axes, 1):
-        place = (index, axes.get_title() or figure.get_suptitle(), axes.get_xlabel(), axes.get_ylabel())
+    for index, axes in enumerate(_plots(figure), 1):
+        texts = (axes.get_title() or figure.get_suptitle(), axes.get_xlabel(), axes.get_ylabel())
+        place = (index, *map(plain, texts))
         writer.writerows((*place, *row) for row in _rows(axes))
     return buffer.getvalue()
 
@@ -140,5 +170,5 @@ def _cells(name: str, cells: np.ndarray) -> Iterator[Row]:
 
 def _name(label: object) -> str:
     """A curve's own name; Matplotlib gives the nameless names that begin with an underscore, and so do we to seeds."""
-    text = str(label)
+    text = plain(str(label))
     return "" if text.startswith(("_child", "_nolegend")) else text.removeprefix("_")

@@ -20,6 +20,7 @@ import xarray as xr
 WIDTH, HEIGHT = 240, 200  # of the drawing, in pixels
 _UNIT = 10  # coordinates are kept in tenths of a pixel
 _MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 64  # the palette has seven colours; more dots hide each other
+_FEW_DOTS = 60
 _MOST_FILMS = 6  # under one slider
 _LEVELS = 32  # of a cosine: more are not told apart, and a picture of random ones would weigh five times as much
 
@@ -32,6 +33,7 @@ class Track:
     colour: int
     frames: list[str]  # base64: coordinates as 16-bit numbers, or a PNG
     last: str  # what the page shows at first: a path, or the address of a picture
+    few: bool = False  # so few dots that they must be large to be seen
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def reels(runs: Mapping[str, xr.Dataset], frames: int) -> list[Reel]:
 def _probes(run: xr.Dataset) -> Iterable[tuple[str, str, dict[str, Any]]]:
     """Kind, name in the result, and options of every probe of a stored run that looked more than once."""
     try:
-        sections = json.loads(run.attrs["recipe"]).get("probes", [])
+        sections = json.loads(run.attrs.get("recipe") or "{}").get("probes", [])
     except (ValueError, AttributeError):
         return
     for section in sections:
@@ -98,8 +100,10 @@ def _widest(runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     best: dict[str, tuple[float, str]] = {}
     for label, run in runs.items():
         try:
-            recipe = json.loads(run.attrs["recipe"])
+            recipe = json.loads(run.attrs.get("recipe") or "{}")
         except ValueError:
+            continue
+        if not isinstance(recipe, dict):
             continue
         network = recipe.get("network")
         width = _strip(network) if isinstance(network, dict) else 0.0
@@ -249,7 +253,7 @@ class _Scale:
 def _dots(title: str, x_label: str, y_label: str, x: np.ndarray, y: np.ndarray) -> Film:
     across, up = _Scale(x, WIDTH), _Scale(y, HEIGHT, flip=True)
     frames = [_packed(across(a), up(b)) for a, b in zip(x, y, strict=True)]
-    track = Track("dots", 1, frames, _path("dots", across(x[-1]), up(y[-1])))
+    track = Track("dots", 1, frames, _path("dots", across(x[-1]), up(y[-1])), few=x.shape[1] <= _FEW_DOTS)
     return Film(title, x_label, y_label, across.ticks, up.ticks, [track])
 
 

@@ -1,7 +1,7 @@
-"""The report: one HTML file that opens from a mail, with every figure, claim and recipe inside it.
+"""The report: one self-contained HTML file with every figure, claim, table and recipe inside it.
 
-Everything that a person wrote goes through the template's escaping; figures are shorn of all but their drawing
-(`svg.harmless`); and the page forbids itself to load or run anything but its own script.
+All text from outside goes through the template's escaping; figures are reduced to their drawing (`svg.harmless`); and
+the page's security policy forbids it to load anything or to run any script but its own.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unlazy._errors import UserError
-from unlazy.lab.store import reason, writable, written_whole
+from unlazy._files import atomic_write, reason, writable
 from unlazy.papers import Claim
-from unlazy.report.contents import Contents, curves, seeds, toml
+from unlazy.report.citations import source
+from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.films import HEIGHT, WIDTH, Reel, reels
+from unlazy.report.own_runs import Family, families, verdicts
 from unlazy.report.record import Record
 from unlazy.report.svg import harmless
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _LARGEST = 10 * 2**20  # bytes: what goes through a mail
 _FRAMES = (13, 7, 4, 0)  # of a film; fewer where the page would become too large
@@ -31,10 +30,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 @dataclass(frozen=True)
 class Article:
-    """What the page shows of one panel or run."""
+    """What the page shows of one panel."""
 
     anchor: str
-    group: str  # the paper, or "runs"
     key: str
     title: str
     settings: str
@@ -48,18 +46,11 @@ class Article:
     recipes: dict[str, str]
     seeds: str
     made_by: dict[str, str]
-    status: str
 
     @property
     def held(self) -> int:
         """How many claims hold."""
         return sum(claim.holds for claim in self.claims)
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing speaks against it: all claims hold, the run finished, and no theorem fails."""
-        failed = any(one["verdict"] == "FAILS" for one in self.verdicts)
-        return self.held == len(self.claims) and self.status in ("", "finished") and not failed
 
 
 def find_place(path: Path, option: str) -> None:
@@ -74,9 +65,9 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
     contents = shown if isinstance(shown, Contents) else Contents(records=list(shown))
     if path.is_dir():
         raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
-    text = b""
+    text, own = b"", families(contents)
     for frames in _FRAMES:
-        text = page(contents, frames).encode()
+        text = page(contents, own, frames).encode()
         if len(text) <= _LARGEST:
             break
     else:
@@ -84,32 +75,29 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
         raise UserError(f"The report would have {size}: give fewer results, say single records RUNS/panels/*.json.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(text)
     except OSError as error:
         raise UserError(f"The report cannot be written to '{path}' ({reason(error)}): choose another file.") from None
     return path
 
 
-def page(contents: Contents, frames: int = _FRAMES[0]) -> str:
+def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) -> str:
     """Give the report as text, with films of so many frames."""
-    articles = [_panel(record, contents, index, frames) for index, record in enumerate(contents.records)]
-    articles += [
-        _run(path, run, contents, index, frames)
-        for index, (path, run) in enumerate(contents.runs.items(), len(articles))
-    ]
-    groups: dict[str, list[Article]] = {}
-    for article in articles:
-        groups.setdefault(article.group, []).append(article)
+    papers: dict[str, list[Article]] = {}
+    for index, record in enumerate(contents.records):
+        papers.setdefault(record.paper, []).append(_panel(record, contents, index, frames))
+    articles = [article for members in papers.values() for article in members]
     return render(
         "report.html",
         "report.js",
-        groups=groups,
-        articles=articles,
-        panels=len(contents.records),
+        papers={source(key): members for key, members in papers.items()},
+        families=[(one, _figures(one), one.reels(frames)) for one in own],
+        panels=len(articles),
+        runs=len(contents.runs),
         held=sum(article.held for article in articles),
         total=sum(len(article.claims) for article in articles),
-        seconds=sum(article.seconds for article in articles),
+        seconds=sum(article.seconds for article in articles) + sum(one.seconds for one in own),
         width=WIDTH,
         height=HEIGHT,
     )
@@ -146,7 +134,6 @@ def _panel(record: Record, contents: Contents, index: int, frames: int) -> Artic
     runs = contents.of_panel(record) if frames else {}
     return Article(
         anchor=f"p{index}",
-        group=record.paper,
         key=f"{record.panel} at {record.scale} scale",
         title=record.title,
         settings=record.settings,
@@ -154,42 +141,19 @@ def _panel(record: Record, contents: Contents, index: int, frames: int) -> Artic
         seconds=record.seconds,
         command=f"unlazy reproduce {record.panel} --scale {record.scale}",
         claims=record.claims,
-        verdicts=_verdicts(contents, record.digests),
+        verdicts=verdicts(contents, record.digests),
         figure=_figure(record.figure, f"p{index}", f"{record.title}. {record.alt or record.settings}"),
         reels=reels(runs, frames),
         recipes={label: toml(recipe) for label, recipe in record.recipes.items()},
         seeds=seeds(record.recipes.values()),
         made_by=record.made_by,
-        status="",
     )
 
 
-def _run(path: Path, run: xr.Dataset, contents: Contents, index: int, frames: int) -> Article:
-    attributes = run.attrs
-    svg, words = curves(run)
-    status = attributes.get("status", "")
-    names = sorted({status} if isinstance(status, str) else set(map(str, status)))
-    made_by = ("versions", "python", "commit", "device", "machine", "written", "method")
-    recipe, name = str(attributes["recipe"]), str(attributes.get("name", path.stem))
-    size = run.sizes
-    return Article(
-        anchor=f"p{index}",
-        group="runs",
-        key=path.name,
-        title=name,
-        settings=f"{size.get('seed', 1)} seeds, {size.get('time', 0)} times, {attributes.get('dtype', '')}",
-        caption="What the probes saw along the run: thick lines are medians over seeds, thin ones the seeds.",
-        seconds=float(attributes.get("seconds", 0.0)),
-        command="unlazy run FILE.toml, with the recipe below in FILE.toml",
-        claims=[],
-        verdicts=_verdicts(contents, {"": str(attributes.get("digest", ""))}),
-        figure=_figure(svg, f"p{index}", f"{name}. {words}") if svg else None,
-        reels=reels({name: run}, frames),
-        recipes={name: toml(recipe)},
-        seeds=seeds([recipe]),
-        made_by={one: str(attributes[one]) for one in made_by if one in attributes},
-        status=", ".join(names),
-    )
+def _figures(family: Family) -> list[Any]:
+    drawn = enumerate(family.figures)
+    shown = [_figure(svg, f"{family.anchor}-{index}", f"{family.title}. {words}") for index, (svg, words) in drawn]
+    return [one for one in shown if one is not None]
 
 
 def _figure(svg: str, prefix: str, words: str) -> Any:
@@ -197,12 +161,3 @@ def _figure(svg: str, prefix: str, words: str) -> Any:
 
     clean = harmless(svg, prefix, words)
     return None if clean is None else Markup(clean)
-
-
-def _verdicts(contents: Contents, digests: dict[str, str]) -> list[dict[str, Any]]:
-    """What theorems said of these runs, silence last and without its reasons repeated seed by seed."""
-    rank = {"FAILS": 0, "HOLDS": 1, "VACUOUS": 2, "SILENT": 3}
-    found = [
-        {"run": label, **finding} for label, name in digests.items() for finding in contents.findings.get(name, [])
-    ]
-    return sorted(found, key=lambda one: (rank.get(one["verdict"], 4), one["theorem"], one["run"], one["seed"]))

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from unlazy._errors import UserError
+from unlazy._files import atomic_write, reason
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
-from unlazy.lab.store import reason, written_whole
-from unlazy.papers import Claim, Panel, Results, Scale
+from unlazy.papers import Claim, Panel, Results, Scale, check_claims
 from unlazy.report.figures import describe, draw, encode
 
 
@@ -62,10 +62,29 @@ def stem(panel: str, scale: Scale) -> str:
     return f"{panel.replace('/', '-')}-{scale}"
 
 
-def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) -> Record:
-    """Run a panel, check its claims, draw it, and keep the record in the lab's folder."""
-    results = panel.run(scale, lab, seeds)
-    claims = panel.claims(results)  # first: it refuses runs that ended early, which cannot be drawn either
+def run_panel(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Results:
+    """Run all recipes of a panel, or take their results from the lab's store."""
+    return lab.run_all(panel.recipes(scale, seeds), workers)
+
+
+def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Record:
+    """Run a panel, check its claims, draw it, and keep the record in the lab's folder.
+
+    Parameters
+    ----------
+    panel
+        A `Panel`, or any object with the same attributes and methods.
+    scale
+        "quick" or "paper".
+    lab
+        Runs the recipes and keeps their results.
+    seeds
+        Number of seeds, if not that of the scale.
+    workers
+        Number of processes that share the runs.
+    """
+    results = run_panel(panel, scale, lab, seeds, workers)
+    claims = check_claims(panel, results)  # first: it refuses runs that ended early, which cannot be drawn either
     figure = draw(panel, results)
     record = Record(
         panel=panel.key,
@@ -100,7 +119,7 @@ def _write(record: Record, folder: Path) -> None:
             (".svg", record.figure.encode()),
             (".json", msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(record, figure="")))),
         ):
-            with written_whole(base.with_name(base.name + suffix)) as temporary:
+            with atomic_write(base.with_name(base.name + suffix)) as temporary:
                 temporary.write_bytes(content)
     except OSError as error:
         where = f"The record of {record.panel} cannot be written to '{base.parent}'"
@@ -127,7 +146,10 @@ def read_record(path: Path) -> Record:
 def recipes(path: Path) -> dict[str, Recipe]:
     """Give the recipes, by label, behind a stored run (.nc) or a panel's record (.json), or that of a file (.toml)."""
     if path.suffix == ".nc":
-        texts = {path.name: str(read_run(path).attrs["recipe"])}
+        made = read_run(path).attrs
+        if "recipe" not in made:
+            raise UserError(f"'{path}' was made in Python and has no recipe: give a run of a recipe.")
+        texts = {path.name: str(made["recipe"])}
     elif path.suffix == ".json":
         texts = read_record(path).recipes
     else:

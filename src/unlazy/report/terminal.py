@@ -11,15 +11,16 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unlazy import papers
+from unlazy._tables import print_table
 from unlazy.lab import Certificate, Recipe
 from unlazy.lab.runner import Told
 from unlazy.report.contents import Contents
-from unlazy.report.record import Record, records
+from unlazy.report.record import Record
 from unlazy.theory import Verdict
 
 if TYPE_CHECKING:
@@ -27,24 +28,6 @@ if TYPE_CHECKING:
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
-
-
-def print_table(head: list[str], rows: list[list[Any]]) -> None:
-    """Print a table whose cells are text, never markup."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in head:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    Console().print(table)
-
-
-def print_rows(rows: list[dict[str, Any]], columns: dict[str, str], as_json: bool) -> None:
-    """Print rows as a table whose columns have other heads, or all that they hold as JSON."""
-    if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
-    else:
-        print_table(list(columns.values()), [[row[name] for name in columns] for row in rows])
 
 
 def print_records(done: list[Record], as_json: bool) -> None:
@@ -77,27 +60,25 @@ def _counted(record: Record) -> Text:
     return Text(f"{held} of {len(record.claims)}", style="green" if record.holds else "bold red")
 
 
-def print_panels(folder: Path, as_json: bool) -> None:
-    """Print what can be reproduced, at which scales, and how it went last time."""
-    last = {(record.panel, record.scale): record for record in records(folder)}
-    rows = [
-        {"panel": key, "title": panel.title, "scale": scale, "settings": settings, "last": _last(last, key, scale)}
-        for key, panel in papers.panels().items()
-        for scale, settings in panel.scales.items()
-    ]
-    heads = {"panel": "panel", "scale": "scale", "settings": "what is run", "last": "last verdict"}
-    print_rows(rows, heads, as_json)
+def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> None:
+    """Print where runs, each with a name and a file, ended; as JSON an object for one, a list for several."""
+    if as_json:
+        rows = [_ended(result, path) for result, _, path in runs]
+        print(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+        return
+    for result, name, path in runs:
+        _print_run(result, name, path)
 
 
-def _last(last: dict[Any, Record], key: str, scale: str) -> str:
-    record = last.get((key, scale))
-    if record is None:
-        return "not run"
-    return f"{sum(claim.holds for claim in record.claims)} of {len(record.claims)} claims hold"
+def _ended(result: xr.Dataset, path: Path) -> dict[str, Any]:
+    ends = result.isel(time=-1).data_vars
+    last = {str(one): float(values.mean()) for one, values in ends.items()}
+    finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON knows no NaN
+    status = np.atleast_1d(result.attrs["status"]).tolist()
+    return {"run": str(path), "status": status, "seconds": round(float(result.attrs["seconds"]), 2), "last": finite}
 
 
-def print_run(result: xr.Dataset, name: str, path: Path, as_json: bool) -> None:
-    """Print where a run ended."""
+def _print_run(result: xr.Dataset, name: str, path: Path) -> None:
     from unlazy.flows import Status
 
     ends = result.isel(time=-1).data_vars  # what was seen at the end only has no time
@@ -105,12 +86,8 @@ def print_run(result: xr.Dataset, name: str, path: Path, as_json: bool) -> None:
     given = result.attrs["status"]
     status = [given] if isinstance(given, str) else [str(one) for one in given]
     seconds = float(result.attrs["seconds"])
-    if as_json:
-        finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON knows no NaN
-        print(json.dumps({"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}, indent=2))
-        return
     print_table(
-        ["probe", "last value, mean over seeds and all else"], [[one, f"{value:.6g}"] for one, value in last.items()]
+        ["probe", "last value (mean over seeds and entries)"], [[one, f"{value:.6g}"] for one, value in last.items()]
     )
     for one in sorted(set(status) - {"finished"}):
         print(f"{name} stopped at t = {float(result['time'][-1]):g}: {Status[one].value}")
@@ -130,7 +107,9 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
         counts = {"panels": panels, "runs": runs, "claims": len(claims), "held": held}
         print(json.dumps({"report": str(path), **counts}, indent=2))
     else:
-        print(f"{held} of {len(claims)} claims hold over {panels} panels; {runs} runs beside them. Report: {path}")
+        of_panels = f"{held} of {len(claims)} claims hold in {panels} panel{'' if panels == 1 else 's'}"
+        of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
+        print(f"{'; '.join(filter(None, (of_panels if panels else '', of_runs)))}. Report: {path}")
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:

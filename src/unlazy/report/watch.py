@@ -1,7 +1,7 @@
-"""`unlazy watch`: a page on this machine that follows runs, from their stored files, and changes nothing.
+"""`unlazy watch`: a page on this machine that shows runs in progress from the files they write, and changes nothing.
 
-The server knows three addresses and no others: the page, its moving part, and the same as JSON. No address is ever
-turned into the name of a file, so there is no path to climb out by; every method but GET and HEAD is refused.
+The server answers three addresses: the page, the part of it that is updated, and the same as JSON. No address is ever
+turned into the name of a file, so that no request can reach other files; every method but GET and HEAD is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import ipaddress
 import json
 import math
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -23,47 +25,87 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from unlazy._errors import UserError
+from unlazy._files import reason
+from unlazy.figures import rank, rounding
 from unlazy.lab import Note, notes, read_run
-from unlazy.lab.store import LIVE, reason
+from unlazy.lab.store import LIVE
 from unlazy.report.html import render
 
-_FINISHED = 12  # runs shown, the newest first
-_SERIES = 4  # curves of a run shown
+_FINISHED = 12  # runs that have ended, the newest first
+_SERIES = 4  # curves of a run on the page; JSON has all of them
 WIDE, HIGH = 300, 80
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a probe saw so far, mean over seeds and all else; ``path`` draws it, None is not finite."""
+    """What a probe observed so far, as a mean over seeds and entries; a value that is not finite is None."""
 
     name: str
-    last: float | None
-    path: str
-    logarithmic: bool
+    times: list[float]
+    values: list[float | None]
+
+    @property
+    def last(self) -> float | None:
+        """The latest value."""
+        return self.values[-1] if self.values else None
+
+    @functools.cached_property
+    def _drawn(self) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Times and values to draw, and whether on a logarithmic axis, which leaves out what is zero at t = 0."""
+        values = np.array([math.nan if value is None else value for value in self.values])
+        times, finite = np.asarray(self.times, float)[: len(values)], np.isfinite(values)
+        kept = finite & ((times > 0) | (np.abs(values) > rounding(values[finite & (times > 0)])))
+        positive = values[kept]
+        if positive.size > 1 and positive.min() > 0 and positive.max() > 100 * positive.min():
+            return times[kept], positive, True
+        return times[finite], values[finite], False
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the curve is drawn on a logarithmic axis: where it falls or grows a hundredfold."""
+        return self._drawn[2]
+
+    @property
+    def span(self) -> tuple[float, float, float, float] | None:
+        """First and last time, smallest and largest value drawn; None if there is nothing to draw yet."""
+        t, y, _ = self._drawn
+        return (float(t[0]), float(t[-1]), float(y.min()), float(y.max())) if len(y) > 1 else None
+
+    @property
+    def path(self) -> str:
+        """The curve as an SVG path in a box of ``WIDE`` by ``HIGH``."""
+        t, y, logarithmic = self._drawn
+        if len(y) < 2:
+            return ""
+        y = np.log(y) if logarithmic else y
+        across = WIDE * (t - t[0]) / ((t[-1] - t[0]) or 1.0)
+        down = HIGH * (1 - (y - y.min()) / (np.ptp(y) or 1.0))
+        return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True))
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is on its way, was interrupted, or is done."""
+    """A run that is in progress, was interrupted, or has ended."""
 
     name: str
     file: str
-    state: str  # "running", "interrupted" or how it ended
+    state: str  # "running", "interrupted" or the status with which it ended
     share: float
     clock: float | None
     end: float | None
     seconds: float | None  # that it has taken
     seconds_left: float | None
-    silent: float | None  # seconds since it was last heard of
+    silent: float | None  # seconds since it last reported
     curves: list[Curve]
 
 
 def jobs(folder: Path, now: float | None = None) -> list[Job]:
-    """Give all runs of a folder: those on their way first, then the interrupted, then the newest that are done."""
+    """Give the runs of a folder: those in progress first, then the interrupted, then the newest that have ended."""
     if not folder.is_dir():
         raise UserError(f"There is no folder '{folder}' to watch: give the folder in which runs are kept.")
     now = time.time() if now is None else now
-    running = {note.digest: _running(note, now) for note in notes(folder)}
+    files = {path.name.removesuffix(LIVE).rpartition("-")[2]: path.name for path in folder.glob(f"*{LIVE}")}
+    running = {note.digest: _running(note, files.get(note.digest, ""), now) for note in notes(folder)}
     found = sorted(running.values(), key=lambda job: job.name)
     for path in sorted(folder.glob("*.checkpoint.npz")):
         if path.name.removesuffix(".checkpoint.npz").rpartition("-")[2] not in running:
@@ -72,10 +114,10 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
     return found + [job for job in map(_done, done) if job is not None]
 
 
-def _running(note: Note, now: float) -> Job:
+def _running(note: Note, file: str, now: float) -> Job:
     return Job(
         name=note.name,
-        file=f"...-{note.digest}{LIVE}",
+        file=file,
         state="running",
         share=min(1.0, max(0.0, note.share)),
         clock=note.clock,
@@ -91,7 +133,7 @@ def _interrupted(path: Path) -> Job:
     try:
         with np.load(path) as file:
             _, clock, seconds = map(float, file["arr_0"])
-    except (OSError, ValueError, LookupError, EOFError):
+    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error):
         clock = seconds = None
     name = path.name.removesuffix(".checkpoint.npz")
     return Job(name, path.name, "interrupted", 0.0, clock, None, seconds, None, None, [])
@@ -120,7 +162,7 @@ def _read(path: Path, _: int) -> Job:
     seen = {name: [_finite(value) for value in run[name].values.mean(axis=0)] for name in names}
     times = run["time"].values
     last, seconds = float(times[-1]), float(run.attrs.get("seconds", 0.0))
-    name = str(run.attrs.get("name", path.stem))
+    name = str(run.attrs.get("name") or path.stem)
     return Job(name, path.name, state, 1.0, last, last, seconds, None, None, _curves(times, seen))
 
 
@@ -129,23 +171,8 @@ def _finite(value: float) -> float | None:
 
 
 def _curves(times: Sequence[float] | np.ndarray, seen: dict[str, list[float | None]]) -> list[Curve]:
-    chosen = sorted(seen, key=lambda name: ("loss" not in name, name.count(".")))[:_SERIES]
-    return [_curve(name, np.asarray(times, float), seen[name]) for name in chosen]
-
-
-def _curve(name: str, times: np.ndarray, seen: list[float | None]) -> Curve:
-    """Draw one curve into a small box; on a logarithmic axis where it falls or grows a hundredfold."""
-    values = np.array([math.nan if value is None else value for value in seen])
-    good = np.isfinite(values)
-    last = seen[-1] if seen else None
-    if good.sum() < 2:
-        return Curve(name, last, "", False)
-    t, y = times[: len(values)][good], values[good]
-    logarithmic = bool(y.min() > 0 and y.max() > 100 * y.min())
-    y = np.log(y) if logarithmic else y
-    across = WIDE * (t - t[0]) / ((t[-1] - t[0]) or 1.0)
-    down = HIGH * (1 - (y - y.min()) / (np.ptp(y) or 1.0))
-    return Curve(name, last, "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True)), logarithmic)
+    chosen = sorted(seen, key=lambda name: (rank(name), name.count(".")))
+    return [Curve(name, [float(t) for t in times[: len(seen[name])]], seen[name]) for name in chosen]
 
 
 def plain(found: Sequence[Job]) -> list[dict[str, Any]]:
@@ -268,4 +295,5 @@ def page(folder: Path, whole: bool) -> str:
     """Give the page, or the part of it that moves."""
     found = jobs(folder)
     counts = {"running": sum(job.state == "running" for job in found), "all": len(found)}
-    return render("watch.html" if whole else "jobs.html", "watch.js", jobs=found, counts=counts, wide=WIDE, high=HIGH)
+    sizes = {"wide": WIDE, "high": HIGH, "most": _SERIES}
+    return render("watch.html" if whole else "jobs.html", "watch.js", jobs=found, counts=counts, **sizes)

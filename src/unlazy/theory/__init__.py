@@ -5,10 +5,8 @@ counterexample. `abc` tells the regime of a parameterisation of width, `coupling
 mean-field limit.
 """
 
-import sys
-
-from unlazy._catalogue import kebab, walk
-from unlazy._errors import UserError, suggest
+from unlazy import _registry
+from unlazy._registry import kebab
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
@@ -18,23 +16,21 @@ from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 
 
 def theorems() -> dict[str, Theorem]:
-    """Give every theorem by key, each as its class is made without options."""
-    found = [made if isinstance(made, Theorem) else made() for _, made in walk(sys.modules[__name__], Theorem)]
-    return {theorem.key: theorem for theorem in sorted(found, key=lambda one: one.key)}
+    """Give every theorem by key, of unlazy and of plug-ins, each as its class is made without options."""
+    found: list[Theorem] = choose()
+    return {theorem.key: theorem for theorem in found}
 
 
 def choose(name: str | None = None) -> list[Theorem]:
-    """Give the theorem called ``name`` ("chen2022/theorem-1"), all of a paper ("chen2022"), or all there are."""
-    known = theorems()
-    if name is None:
-        return list(known.values())
-    if name in known:
-        return [known[name]]
-    of_paper = [theorem for key, theorem in known.items() if key.partition("/")[0] == name]
-    if not of_paper:
-        papers = {key.partition("/")[0] for key in known}
-        raise UserError(f"There is no theorem or paper called '{name}'. {suggest(name, [*known, *papers])}")
-    return of_paper
+    """Give theorems by name.
+
+    Parameters
+    ----------
+    name
+        A theorem ("chen2022/theorem-1"), a paper ("chen2022") for all of its theorems, or one of your own as
+        "package.module:Name"; all there are if left out.
+    """
+    return sorted(_registry.choose("theorem", name), key=lambda theorem: theorem.key)
 
 
 def needs(network: Network, data: Dataset, chosen: list[Theorem] | None = None) -> dict[str, Probe]:

@@ -7,6 +7,7 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy.flows import Descent, Trajectory
 from unlazy.losses import Squared
+from unlazy.networks import TwoLayer
 from unlazy.theory._base import Hypothesis
 
 
@@ -42,3 +43,14 @@ def probability(delta: float) -> None:
     """Refuse a failure probability that is none."""
     if not 0 < delta < 1:
         raise UserError(f"A failure probability delta lies between 0 and 1, so {delta} does not: try 0.05.")
+
+
+def no_biases(network: TwoLayer) -> Hypothesis:
+    """Pre-activations are linear in the features."""
+    return Hypothesis("no biases", network.b is None)
+
+
+def gaussian_weights(w: np.ndarray) -> Hypothesis:
+    """A law whose fourth moment is that of a Gaussian, 3 in units of the variance, within six standard errors."""
+    moment = float(np.mean(w**4) / max(np.mean(w**2), np.finfo(float).tiny) ** 2)
+    return Hypothesis("Gaussian weights at the start", abs(moment - 3) <= 6 * (96 / w.size) ** 0.5, moment, 3)

@@ -23,10 +23,8 @@ from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Descent, Flow, RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Block, MeanFieldStack, Network, altered
-from unlazy.networks._block import Limit
-from unlazy.networks._gram_block import GramBlock
-from unlazy.probes import Probe, TrainedNeurons
+from unlazy.networks import Block, Limit, MeanFieldStack, altered
+from unlazy.probes import Observation, Probe, TrainedNeurons
 from unlazy.theory._base import through
 
 _NEURONS = "neurons"
@@ -135,13 +133,15 @@ def against_step(
 
 
 class Coefficients(Probe):
-    """Γ of a first block in Gram coordinates: (channels, n)."""
+    """Γ of a first block of infinite width, in Gram coordinates: (channels, n)."""
 
-    def __call__(self, now: Network, start: Network, data: Dataset, loss: Loss) -> Array:
+    def __call__(self, obs: Observation) -> Array:
         """Copy them."""
-        if not isinstance(now, MeanFieldStack) or not isinstance(now.blocks[0], GramBlock):
-            raise UserError('Coefficients are those of Gram coordinates: use coordinates = "gram".')
-        return now.blocks[0].coefficients
+        now = obs.network.restore()
+        first = now.blocks[0] if isinstance(now, MeanFieldStack) else None
+        if not isinstance(first, Limit) or first.coefficients is None:
+            raise UserError('Coefficients are those of a first block of infinite width: use coordinates = "gram".')
+        return first.coefficients
 
 
 def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldStack:
@@ -158,6 +158,8 @@ def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldS
     b = first.bias_spread * jax.random.normal(b_key, (width,), dtype)
     a = jnp.broadcast_to(first.mean, (width, first.mean.shape[0]))
     block = Block(a, w, b, first.c, first.activation, first.train, True, False, False)
+    if first.points is not None and first.coefficients is not None:  # what training has added to its amplitudes
+        block = altered(block, a=a - block.column(first.points.T) @ first.coefficients.T)
     return altered(limit, blocks=(block, *limit.blocks[1:]))
 
 

@@ -1,7 +1,7 @@
 """Aiad, Yang, Zhang (2026): low-rank structure is sufficient for global convergence: a mean-field perspective.
 
-One file an experiment: `comparison` (figure 2), `toy` (3 and 4), `logratios` (5 and 6), `prediction` (7), `symmetry` (8
-and 9), `density` (10), `mnist` (table 1) and `width` (Theorem 2.3, measured).
+One file per experiment: `comparison` (figure 2), `toy` (3 and 4), `logratios` (5 and 6), `prediction` (7), `symmetry`
+(8 and 9), `density` (10), `mnist` (table 1) and `width` (Theorem 2.3, measured).
 """
 
 from unlazy.papers.aiad2026.comparison import LowAgainstFull
@@ -18,16 +18,18 @@ PAPER = {
     "title": "Low-rank neural network structure is sufficient for global convergence: a mean-field perspective",
     "authors": "Janis Aiad, Haizhao Yang, Shijun Zhang",
     "venue": "preprint, 2026",
+    "about": "Wide layers linked by few channels, with frozen random inner weights, follow a mean-field limit in which "
+    "training converges globally.",
 }
 
-fig2 = LowAgainstFull("fig2")
-fig3 = ChannelsInTime("fig3")
-fig4 = TwoSidedStep("fig4")
-fig5 = Largest("fig5")
-fig6 = AllPairs("fig6")
-fig7 = Prediction("fig7")
-fig8 = Asymmetric("fig8")
-fig9 = Symmetric("fig9")
-fig10 = Weights("fig10")
-table1 = Digits("table1")
-distance = AgainstWidth("width")
+fig2 = LowAgainstFull()
+fig3 = ChannelsInTime()
+fig4 = TwoSidedStep()
+fig5 = Largest()
+fig6 = AllPairs()
+fig7 = Prediction()
+fig8 = Asymmetric()
+fig9 = Symmetric()
+fig10 = Weights()
+table1 = Digits()
+distance = AgainstWidth()

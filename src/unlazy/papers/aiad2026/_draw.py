@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy.papers._figure import DASHES, ORDERED
+from unlazy.figures import DASHES, ORDERED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE = np.linspace(-1.0, 1.0, 401)  # where channels are looked at
-
-
-def named(axes: Axes, x: str, title: str) -> None:
-    """Label an axes."""
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(which="both", labelsize=7)
 
 
 def curve(axes: Axes, x: np.ndarray, y: np.ndarray, index: int, label: str | None = None, **style: Any) -> None:

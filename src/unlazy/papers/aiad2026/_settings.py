@@ -8,15 +8,15 @@ ends at an MSE of 0.2, with four at 0.03. Channels f_k^(l) are the outputs of bl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from unlazy.lab.recipe import build
+from unlazy.lab import build
 from unlazy.networks import Network
+from unlazy.papers._base import option
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,7 +102,7 @@ def times_of(flow: dict[str, Any], steps: Iterable[int]) -> list[float]:
 
 
 def steps_of(run: xr.Dataset) -> np.ndarray:
-    """Steps taken at each look of a stored run."""
+    """Steps taken at each time of a stored run."""
     flow, times = option(run, "flow"), run["time"].values
     schedule = flow.get("schedule")
     if schedule is None:
@@ -114,37 +114,10 @@ def steps_of(run: xr.Dataset) -> np.ndarray:
 
 
 def epochs_of(run: xr.Dataset) -> np.ndarray:
-    """Epochs at each look of a stored run."""
-    return steps_of(run) / epoch_of(option(run, "data", "n"), option(run, "flow", "batch"))
+    """Epochs at each time of a stored run."""
+    return steps_of(run) / epoch_of(option(run, "data.n"), option(run, "flow.batch"))
 
 
-def option(run: xr.Dataset, *path: str) -> Any:
-    """An entry of the recipe of a stored run."""
-    found: Any = json.loads(run.attrs["recipe"])
-    for name in path:
-        found = found[name]
-    return found
-
-
-def looks(end: int, count: int, first: int = 1) -> list[int]:
-    """Whole numbers from 0 to ``end``, evenly spaced in their logarithm from ``first`` on."""
-    return sorted({0, end, *np.geomspace(first, end, count).round().astype(int).tolist()})
-
-
-def even(end: int, count: int) -> list[int]:
-    """Whole numbers from 0 to ``end``, evenly spaced."""
-    return sorted(set(np.linspace(0, end, count).round().astype(int).tolist()))
-
-
-def plural(count: int, what: str = "seed") -> str:
-    """Count things."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def spread(values: np.ndarray, digits: int = 3) -> str:
-    """Median and range over seeds, or the one number."""
-    values = np.ravel(values)
-    if values.size == 1:
-        return f"{values[0]:.{digits}g}"
-    low, middle, high = np.min(values), np.median(values), np.max(values)
-    return f"{middle:.{digits}g} ({low:.{digits}g} to {high:.{digits}g})"
+def target_of(run: xr.Dataset) -> tuple[float, float]:
+    """Frequencies (f_1, f_2) of the chirp that a stored run was trained on."""
+    return option(run, "data.f1"), option(run, "data.f2")

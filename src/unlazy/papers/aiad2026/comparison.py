@@ -7,22 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import band, canvas
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    epoch_of,
-    epochs_of,
-    even,
-    full_rank,
-    low_rank,
-    option,
-    plural,
-    spread,
-    times_of,
-    trained,
-)
+from unlazy.figures import band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import even_steps, label_axes, median_range, plural
+from unlazy.papers.aiad2026._settings import epoch_of, epochs_of, full_rank, low_rank, times_of, trained
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -72,7 +61,7 @@ def recipe(scale: Scale, momentum: float | None, seeds: int | None) -> Recipe:
         data={"kind": "cosine", "n": s.n, "frequency": 2.0},
         network=network,
         flow=flow,
-        times=times_of(flow, even(steps, _LOOKS)),
+        times=times_of(flow, even_steps(steps, _LOOKS)),
         probes=["train-loss"],
         seeds=seeds or s.seeds,
         dtype="float32",
@@ -82,52 +71,41 @@ def recipe(scale: Scale, momentum: float | None, seeds: int | None) -> Recipe:
 class LowAgainstFull(Panel):
     """Figure 2: training loss of low rank under four momenta, and of full rank."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 2: low rank against full rank, and momenta"
+    key = "aiad2026/fig2"
+    title = "Figure 2: low rank against full rank, and momenta"
+    may_diverge = True
+    scales = by_scale(_SCALES, lambda s: f"width {s.width}, n = {s.n:,}, {s.epochs} epochs, {plural(s.seeds)}")
+    caption = (
+        f"Mean squared error on y = cos(2πx) along SGD on half of it, with batches of {_BATCH} and rate {_RATE:g} "
+        "(without the half plain SGD diverges at the paper's width): three layers "
+        f"with frozen random features and rank {_RANK} under four momenta (v ← ηv + g), and three dense layers "
+        f"trained in full. Red bars: where the rate is halved, in all runs; the paper shows {_HALVINGS} or so "
+        "without saying where, nor for how long it trained. A seed that diverges counts as an infinite loss. All "
+        "start uniform in ±1/√fan-in. Thick lines are medians over seeds."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, samples, epochs and seeds."""
-        return {
-            scale: f"width {s.width}, n = {s.n:,}, {s.epochs} epochs, {plural(s.seeds)}" for scale, s in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"Mean squared error on y = cos(2πx) along SGD on half of it, with batches of {_BATCH} and rate {_RATE:g} "
-            "(without the half plain SGD diverges at the paper's width): three layers "
-            f"with frozen random features and rank {_RANK} under four momenta (v ← ηv + g), and three dense layers "
-            f"trained in full. Red bars: where the rate is halved, in all runs; the paper shows {_HALVINGS} or so "
-            "without saying where, nor for how long it trained. A seed that diverges counts as an infinite loss. All "
-            "start uniform in ±1/√fan-in. Thick lines are medians over seeds."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all momenta, then full rank."""
-        found = {label(momentum): lab.run(recipe(scale, momentum, seeds)) for momentum in _MOMENTA}
-        return found | {FULL: lab.run(recipe(scale, None, seeds))}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All momenta, then full rank."""
+        found = {label(momentum): recipe(scale, momentum, seeds) for momentum in _MOMENTA}
+        return found | {FULL: recipe(scale, None, seeds)}
 
     def claims(self, results: Results) -> list[Claim]:
         """Few parameters are enough, and momentum does not help; a run that diverges is an answer too."""
-        check_finished({name: run for name, run in results.items() if not _diverged(run).any()})
         return [_enough(results), _plain_is_best(results)]
 
     def draw(self, results: Results) -> Figure:
         """All losses in one axes."""
         figure, (axes,) = canvas(1, 6.8, 4.2)
         for index, (name, run) in enumerate(results.items()):
-            band(axes, epochs_of(run), _shown(run), index, name + _told(run))
+            band(axes, epochs_of(run), _shown(run), index, name + _diverged_in_words(run))
         some = next(iter(results.values()))
-        flow, epoch = option(some, "flow"), epoch_of(option(some, "data", "n"), _BATCH)
+        flow, epoch = option(some, "flow"), epoch_of(option(some, "data.n"), _BATCH)
         for bar in range(1, _HALVINGS + 1):
             axes.axvline(bar * flow["schedule"]["every"] / epoch, color="#C1121F", linewidth=1.0, alpha=0.6)
         axes.set_yscale("log")
         axes.set_ylim(top=3 * float(_errors(some)[:, 0].max()))  # what diverges leaves the figure
         axes.legend(fontsize=8)
-        draw.named(axes, "epoch", f"aiad2026, cos(2πx), width {option(some, 'network', 'widths')[0]}: MSE")
+        label_axes(axes, "epoch", f"aiad2026, cos(2πx), width {option(some, 'network.widths.0')}: MSE")
         return figure
 
 
@@ -153,7 +131,7 @@ def _shown(run: xr.Dataset) -> np.ndarray:
     return kept if len(kept) else np.where(np.isfinite(losses), losses, np.nan)
 
 
-def _told(run: xr.Dataset) -> str:
+def _diverged_in_words(run: xr.Dataset) -> str:
     lost = int(_diverged(run).sum())
     return f" ({lost} of {plural(len(_diverged(run)))} diverged)" if lost else ""
 
@@ -162,7 +140,7 @@ def _enough(results: Results) -> Claim:
     low, full = results[label(0.0)], results[FULL]
     counts = [trained(option(run, "network")) for run in (low, full)]
     share = counts[0] / counts[1]
-    few = _FEW.get(option(low, "network", "widths")[0], 0.05)
+    few = _FEW.get(option(low, "network.widths.0"), 0.05)
     ratio = np.median(_end(low)) / np.median(_end(full))
     way = ""
     if not (_diverged(low).any() or _diverged(full).any()):
@@ -173,8 +151,8 @@ def _enough(results: Results) -> Claim:
         text=f"with at most {few:.1%} of the parameters, low rank ends at no more than twice the loss of full rank "
         "after as many steps (medians over seeds)",
         paper="comparable or better training loss with 99% fewer parameters",
-        measured=f"{counts[0]:,} against {counts[1]:,} parameters ({share:.2%}); MSE {spread(_end(low))} against "
-        f"{spread(_end(full))}: {ratio:.2g} times{way}",
+        measured=f"{counts[0]:,} against {counts[1]:,} parameters ({share:.2%}); MSE {median_range(_end(low))} against "
+        f"{median_range(_end(full))}: {ratio:.2g} times{way}",
         holds=bool(share <= few and ratio <= _TWICE),
     )
 
@@ -185,7 +163,8 @@ def _plain_is_best(results: Results) -> Claim:
         text="low rank: plain SGD ends at a lower loss than SGD with any of the momenta (medians over seeds)",
         paper="vanilla SGD performs best",
         measured=", ".join(
-            f"η = {momentum:g}: {loss:.3g}{_told(results[label(momentum)])}" for momentum, loss in ends.items()
+            f"η = {momentum:g}: {loss:.3g}{_diverged_in_words(results[label(momentum)])}"
+            for momentum, loss in ends.items()
         ),
         holds=all(ends[0.0] < loss for momentum, loss in ends.items() if momentum),
     )

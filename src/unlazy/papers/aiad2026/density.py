@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    LEAKY,
-    adam,
-    epoch_of,
-    epochs_of,
-    low_rank,
-    option,
-    plural,
-    spread,
-    times_of,
-)
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import label_axes, median_range, plural
+from unlazy.papers.aiad2026._settings import LEAKY, adam, epoch_of, epochs_of, low_rank, target_of, times_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -68,36 +58,28 @@ def recipe(scale: Scale, seeds: int | None) -> Recipe:
 class Weights(Panel):
     """Figure 10: density of w_2 at epochs 0 and 50."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 10: density of trained weights"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, rank, target and seeds."""
-        return {
-            scale: f"{_BLOCKS} layers, width {s.width}, r = {_RANK}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, "
+    key = "aiad2026/fig10"
+    title = "Figure 10: density of trained weights"
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"{_BLOCKS} layers, width {s.width}, r = {_RANK}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, "
             f"{_EPOCHS[-1]} epochs, {plural(s.seeds)}"
-            for scale, s in _SCALES.items()
-        }
+        ),
+    )
+    caption = (
+        "Density of the entries of w_l, our A of block l, of four layers with frozen features and leaky ReLU, over "
+        "neurons and channels of the first seed, at epochs 0 and 50; grey: mirror image. Of the rows of Table 2 "
+        "the one with r = 8, (36, 12) and 2,000 samples belongs here, as the others are taken; its 5,000 epochs "
+        "are not needed for epoch 50. The start, uniform, is our choice."
+    )
 
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Density of the entries of w_l, our A of block l, of four layers with frozen features and leaky ReLU, over "
-            "neurons and channels of the first seed, at epochs 0 and 50; grey: mirror image. Of the rows of Table 2 "
-            "the one with r = 8, (36, 12) and 2,000 samples belongs here, as the others are taken; its 5,000 epochs "
-            "are not needed for epoch 50. The start, uniform, is our choice."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """One recipe."""
-        return {"weights": lab.run(recipe(scale, seeds))}
+        return {"weights": recipe(scale, seeds)}
 
     def claims(self, results: Results) -> list[Claim]:
         """The weights are symmetric, under both readings of w_2, and have moved."""
-        check_finished(results)
         run = results["weights"]
         return [_symmetric(run, _SHOWN), _symmetric(run, _blocks(run)[-1]), _moves(run)]
 
@@ -114,14 +96,14 @@ class Weights(Panel):
                 edges = np.linspace(-reach, reach, _BINS + 1).tolist()
                 axis.hist(values, edges, density=True, color=ORDERED[1], alpha=0.75)
                 axis.hist(-values, edges, density=True, histtype="step", color="0.35", linewidth=0.9)
-                draw.named(axis, f"w_{block}", f"w_{block} at epoch {epochs_of(run)[look]:.0f}")
-        pair = (option(run, "data", "f1"), option(run, "data", "f2"))
+                label_axes(axis, f"w_{block}", f"w_{block} at epoch {epochs_of(run)[look]:.0f}")
+        pair = target_of(run)
         figure.suptitle(f"aiad2026, ({pair[0]:g}, {pair[1]:g}), r = {_RANK}", fontsize=10)
         return figure
 
 
 def _blocks(run: xr.Dataset) -> list[int]:
-    return list(range(1, len(option(run, "network", "widths")) + 1))
+    return list(range(1, len(option(run, "network.widths")) + 1))
 
 
 def _entries(run: xr.Dataset, block: int) -> np.ndarray:
@@ -156,7 +138,7 @@ def _symmetric(run: xr.Dataset, block: int) -> Claim:
         f"({_SIGMA:g} standard deviations of chance, or 0.1) and less than {_ODD:.0%} of its energy odd (medians over "
         "seeds)",
         paper="w_2 density: symmetric at 50",
-        measured=f"skewness {spread(skew, 2)}, by chance ±{noise:.2g}; odd part {spread(odd, 2)}",
+        measured=f"skewness {median_range(skew, 2)}, by chance ±{noise:.2g}; odd part {median_range(odd, 2)}",
         holds=bool(np.median(np.abs(skew)) < limit and np.median(odd) < _ODD),
     )
 
@@ -171,6 +153,6 @@ def _moves(run: xr.Dataset) -> Claim:
         text=f"by then training has moved them: the standard deviation of w_{_SHOWN} has grown by more than a tenth",
         paper="the mean-field weight distribution over training",
         measured=", ".join(f"w_{block}: {ratio:.2f} times" for block, ratio in wider.items())
-        + f"; MSE from {spread(loss[:, 0])} to {spread(loss[:, -1])}",
+        + f"; MSE from {median_range(loss[:, 0])} to {median_range(loss[:, -1])}",
         holds=bool(wider[_SHOWN] > 1.1),
     )

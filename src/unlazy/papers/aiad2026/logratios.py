@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, band, canvas
+from unlazy.figures import ORDERED, band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import label_axes, log_steps, median_range, plural
 from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    LEAKY,
-    epoch_of,
-    epochs_of,
-    looks,
-    low_rank,
-    option,
-    plural,
-    spread,
-    times_of,
-)
+from unlazy.papers.aiad2026._settings import LEAKY, epoch_of, epochs_of, low_rank, times_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,7 +49,7 @@ def recipe(scale: Scale, activation: str, seeds: int | None) -> Recipe:
     flow = {"kind": "descent", "rate": _RATE, "batch": s.batch, "loss": "squared"}
     epoch = epoch_of(s.n, s.batch)
     # looks at whole epochs, the 20 of the caption among them
-    seen = sorted({*looks(s.epochs, s.looks), min(_CAPTION_EPOCHS, s.epochs)})
+    seen = sorted({*log_steps(s.epochs, s.looks), min(_CAPTION_EPOCHS, s.epochs)})
     return Recipe(
         name=f"aiad2026 log-ratios {activation}",
         data={"kind": "cosine", "n": s.n, "frequency": s.frequency},
@@ -77,11 +68,7 @@ def recipe(scale: Scale, activation: str, seeds: int | None) -> Recipe:
     )
 
 
-def _runs(scale: Scale, lab: Lab, seeds: int | None) -> Results:
-    return {name: lab.run(recipe(scale, name, seeds)) for name in _ACTIVATIONS}
-
-
-def _told(s: _Sizes) -> str:
+def _in_words(s: _Sizes) -> str:
     return (
         f"n = {s.width}, r = {s.rank}, cos({s.frequency:g}πx), {s.n:,} samples, {s.epochs:,} epochs, {plural(s.seeds)}"
     )
@@ -94,36 +81,30 @@ _SETTING = (
 )
 
 
-class Largest(Panel):
+class _LogRatios(Panel):
+    """What figures 5 and 6 share: their runs."""
+
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Both activations."""
+        return {name: recipe(scale, name, seeds) for name in _ACTIVATIONS}
+
+
+class Largest(_LogRatios):
     """Figure 5: the largest log-ratio, beside one that no zero crossing drives, and the frequencies."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 5: the largest log-ratio at x = 0"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Sizes."""
-        return {scale: _told(s) for scale, s in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"{_SETTING}. Left: max R_ij against epochs. A channel that happens to be zero at x = 0 makes it large, so "
-            "in the middle stands the largest |f_k| over the median one, which no zero crossing drives. Right: how "
-            "much of each frequency q, of cos(πqx), the output has over training (first seed, ReLU), against the "
-            "amplitude 1 it should have at the target's. Dotted: 20 epochs, after which the caption stops; Table 2 "
-            "says 10,000. Thick lines are medians over seeds."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run both activations."""
-        return _runs(scale, lab, seeds)
+    key = "aiad2026/fig5"
+    title = "Figure 5: the largest log-ratio at x = 0"
+    scales = by_scale(_SCALES, _in_words)
+    caption = (
+        f"{_SETTING}. Left: max R_ij against epochs. A channel that happens to be zero at x = 0 makes it large, so "
+        "in the middle stands the largest |f_k| over the median one, which no zero crossing drives. Right: how "
+        "much of each frequency q, of cos(πqx), the output has over training (first seed, ReLU), against the "
+        "amplitude 1 it should have at the target's. Dotted: 20 epochs, after which the caption stops; Table 2 "
+        "says 10,000. Thick lines are medians over seeds."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """The largest ratio grows; so does the one without zero crossings; the target's frequency comes last."""
-        check_finished(results)
         return [
             *(_grows(run, name, "largest", "max_ij R_ij(x = 0)") for name, run in results.items()),
             *(
@@ -144,50 +125,36 @@ class Largest(Panel):
                 band(axis, epochs_of(run), run[f"log-ratios.{what}"].values, index, name)
             axis.set_xscale("symlog", linthresh=1.0)
             axis.axvline(_CAPTION_EPOCHS, color="0.5", linestyle=":", linewidth=1.0)
-            draw.named(axis, "epoch", title)
+            label_axes(axis, "epoch", title)
         axes[0].legend(fontsize=8)
         run = results["ReLU"]
         amplitudes = run["channel-spectrum.block-2"].values[0, :, :, 0]
-        target = round(option(run, "data", "frequency"))
+        target = round(option(run, "data.frequency"))
         shown = [q for q in (0, 1, 2, target // 2, target, 2 * target) if q <= FREQUENCIES]
         for index, q in enumerate(sorted(set(shown))):
             width = 2.4 if q == target else 1.0
             draw.curve(axes[2], epochs_of(run), amplitudes[:, q], index, f"q = {q}", linewidth=width)
         axes[2].set_xscale("symlog", linthresh=1.0)
         axes[2].legend(fontsize=7)
-        draw.named(axes[2], "epoch", "amplitude of cos(πqx) in the output")
+        label_axes(axes[2], "epoch", "amplitude of cos(πqx) in the output")
         figure.suptitle(f"aiad2026, cos({target}πx)", fontsize=10)
         return figure
 
 
-class AllPairs(Panel):
+class AllPairs(_LogRatios):
     """Figure 6: all log-ratios over training, from the runs of figure 5."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 6: all log-ratios at x = 0 over training"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """As figure 5, whose runs these are."""
-        return {scale: f"{_told(s)}, the runs of figure 5" for scale, s in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"{_SETTING}. Left: every R_ij of one seed over training, the pair that is largest at the end in colour. "
-            "Middle: the matrix R_ij at the end, channels in the order of |f_k(0)|. Right: the channels themselves at "
-            "the end, divided by their largest values."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run both activations, or find them stored."""
-        return _runs(scale, lab, seeds)
+    key = "aiad2026/fig6"
+    title = "Figure 6: all log-ratios at x = 0 over training"
+    scales = by_scale(_SCALES, lambda s: f"{_in_words(s)}, the runs of figure 5")
+    caption = (
+        f"{_SETTING}. Left: every R_ij of one seed over training, the pair that is largest at the end in colour. "
+        "Middle: the matrix R_ij at the end, channels in the order of |f_k(0)|. Right: the channels themselves at "
+        "the end, divided by their largest values."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """Ratios of all pairs spread, and one channel gets ahead of most."""
-        check_finished(results)
         return [_spreads(run, name) for name, run in results.items()]
 
     def draw(self, results: Results) -> Figure:
@@ -201,14 +168,14 @@ class AllPairs(Panel):
         draw.curve(axes[0], epochs_of(run), ratios[:, i, j], 1, f"R of channels {i + 1} and {j + 1}", linewidth=1.8)
         axes[0].set_xscale("symlog", linthresh=1.0)
         axes[0].legend(fontsize=8)
-        draw.named(axes[0], "epoch", "|R_ij|, all pairs")
+        label_axes(axes[0], "epoch", "|R_ij|, all pairs")
         order = np.argsort(ratios[-1][:, 0])[::-1]
         shown = ratios[-1][np.ix_(order, order)]
         reach = np.abs(shown).max()
         picture = axes[1].imshow(shown, cmap="RdBu_r", vmin=-reach, vmax=reach)
         axes[1].grid(visible=False)
         figure.colorbar(picture, ax=axes[1], shrink=0.8)
-        draw.named(axes[1], "channel j", "R_ij at the end, ordered")
+        label_axes(axes[1], "channel j", "R_ij at the end, ordered")
         channels = run[f"channels.block-{_BLOCK}"].values[0]
         for place, k in enumerate(order):
             high = place == 0
@@ -220,8 +187,8 @@ class AllPairs(Panel):
                 zorder=3 if high else 2,
             )
         axes[2].axvline(0.0, color="0.3", linestyle=":", linewidth=1.0)
-        draw.named(axes[2], "x", "channels at the end (blue: largest at 0)")
-        figure.suptitle(f"aiad2026, cos({option(run, 'data', 'frequency'):g}πx), ReLU", fontsize=10)
+        label_axes(axes[2], "x", "channels at the end (blue: largest at 0)")
+        figure.suptitle(f"aiad2026, cos({option(run, 'data.frequency'):g}πx), ReLU", fontsize=10)
         return figure
 
 
@@ -237,15 +204,16 @@ def _grows(run: xr.Dataset, name: str, what: str, words: str) -> Claim:
     return Claim(
         text=f"{name}: {words} is larger at the end than at the start (median over seeds)",
         paper="sustained growth of max R_ij: one channel increasingly dominates at x = 0",
-        measured=f"from {spread(values[:, 0])} over {spread(values[:, early])} at epoch {epochs_of(run)[early]:.0f} to "
-        f"{spread(values[:, -1])} at epoch {epochs_of(run)[-1]:,.0f}; it grows in {ups} of {plural(len(grown))}",
+        measured=f"from {median_range(values[:, 0])} over {median_range(values[:, early])} at epoch "
+        f"{epochs_of(run)[early]:.0f} to {median_range(values[:, -1])} at epoch {epochs_of(run)[-1]:,.0f}; it grows in "
+        f"{ups} of {plural(len(grown))}",
         holds=bool(np.median(grown) > 0),
     )
 
 
 def _fits(results: Results) -> Claim:
     errors = {name: 2 * run["train-loss"].values for name, run in results.items()}
-    target = round(option(results["ReLU"], "data", "frequency"))
+    target = round(option(results["ReLU"], "data.frequency"))
     parts = {
         name: run["channel-spectrum.block-2"].values[:, [0, _at(run, _CAPTION_EPOCHS), -1], target, 0]
         for name, run in results.items()
@@ -255,7 +223,7 @@ def _fits(results: Results) -> Claim:
         paper="low-rank networks learn highly oscillatory targets",
         measured="; ".join(
             f"{name}: amplitude {np.median(part[:, 0]):.2g} at the start, {np.median(part[:, 1]):.2g} after "
-            f"{_CAPTION_EPOCHS} epochs, {spread(part[:, 2])} at the end, MSE {spread(errors[name][:, -1])}"
+            f"{_CAPTION_EPOCHS} epochs, {median_range(part[:, 2])} at the end, MSE {median_range(errors[name][:, -1])}"
             for name, part in parts.items()
         ),
         holds=all(bool(np.median(part[:, 2]) > 0.9) for part in parts.values()),
@@ -269,7 +237,7 @@ def _spreads(run: xr.Dataset, name: str) -> Claim:
     return Claim(
         text=f"{name}: the median |R_ij| over all pairs is larger at the end than at the start (median over seeds)",
         paper="the distribution over all pairs: one channel increasingly dominates at x = 0",
-        measured=f"from {spread(middle[:, 0])} to {spread(middle[:, -1])}, largest along the way "
-        f"{spread(middle.max(axis=1))}",
+        measured=f"from {median_range(middle[:, 0])} to {median_range(middle[:, -1])}, largest along the way "
+        f"{median_range(middle.max(axis=1))}",
         holds=bool(np.median(middle[:, -1] - middle[:, 0]) > 0),
     )

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unlazy.data import at_hand, images
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, band, canvas
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    epoch_of,
-    full_rank,
-    looks,
-    low_rank,
-    option,
-    plural,
-    steps_of,
-    times_of,
-    trained,
-)
+from unlazy.figures import ORDERED, band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, option
+from unlazy.papers._curves import label_axes, log_steps, plural
+from unlazy.papers.aiad2026._settings import epoch_of, full_rank, low_rank, steps_of, times_of, trained
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,16 +42,17 @@ class Row:
     network: dict[str, Any]
     trained: int
     accuracy: float
+    marker: str = "o"
 
 
 ROWS: dict[str, Row] = {
-    "MLP": Row(full_rank(2, _WIDTH), 669_706, 98.39),
+    "MLP": Row(full_rank(2, _WIDTH), 669_706, 98.39, "s"),
     "RF-LR r = 5": Row(low_rank(2, _WIDTH, 5), 7_695, 93.72),
     "RF-LR r = 10": Row(low_rank(2, _WIDTH, 10), 10_260, 96.24),
     "RF-LR r = 15": Row(low_rank(2, _WIDTH, 15), 12_825, 96.97),
     "RF-LR r = 25": Row(low_rank(2, _WIDTH, 25), 17_955, 97.00),
     "RF-LR r = 50": Row(low_rank(2, _WIDTH, 50), 30_780, 97.01),
-    "LR only r = 32": Row(low_rank(2, _WIDTH, 32, frozen=False), 440_362, 98.30),
+    "LR only r = 32": Row(low_rank(2, _WIDTH, 32, frozen=False), 440_362, 98.30, "D"),
 }
 
 
@@ -84,7 +76,7 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
         data={**data, "n": n, "n_test": n_test},
         network=ROWS[name].network,
         flow=flow,
-        times=times_of(flow, [epoch * one for one in looks(s.epochs, 8)]),
+        times=times_of(flow, [epoch * one for one in log_steps(s.epochs, 8)]),
         probes=["train-loss", "train-error", "test-error"],
         seeds=seeds or s.seeds,
         dtype="float32",
@@ -105,40 +97,30 @@ def in_full(results: Results) -> bool:
 class Digits(Panel):
     """Table 1: trainable parameters and test accuracies."""
 
-    def __init__(self, table: str) -> None:
-        self.key = f"aiad2026/{table}"
-        self.title = "Table 1: MNIST with few trained parameters"
+    key = "aiad2026/table1"
+    title = "Table 1: MNIST with few trained parameters"
+    scales: Mapping[Scale, str] = {
+        scale: f"{'MNIST' if scale == 'paper' else 'MNIST or digits'}, n = {s.n:,}, {s.epochs} epochs, "
+        f"{plural(s.seeds)}"
+        for scale, s in _SCALES.items()
+    }
+    caption = (
+        "Left: test accuracy against the number of trained parameters, ours (mean over seeds, dots are seeds) "
+        "beside the paper's (open). Right: test accuracy over training. The printed numbers of parameters fix the "
+        "networks: MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained "
+        "512 → 10, with biases; LR only is the same with everything trained. ReLU. The paper gives no optimiser: "
+        f"all rows are trained alike, by Adam of rate {_RATE:g}, times {_DROP:g} in the last quarter, on the "
+        f"cross-entropy, batches of {_BATCH}, pixels in [0, 1], all layers, frozen ones too, uniform in "
+        "±1/√fan-in. At quick scale it is part of MNIST or, where that is not at hand, scikit-learn's digits "
+        "enlarged to 28 x 28, and only the order is claimed."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Images, epochs and seeds."""
-        return {
-            scale: f"{'MNIST' if scale == 'paper' else 'MNIST or digits'}, n = {s.n:,}, {s.epochs} epochs, "
-            f"{plural(s.seeds)}"
-            for scale, s in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Left: test accuracy against the number of trained parameters, ours (mean over seeds, dots are seeds) "
-            "beside the paper's (open). Right: test accuracy over training. The printed numbers of parameters fix the "
-            "networks: MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained "
-            "512 → 10, with biases; LR only is the same with everything trained. ReLU. The paper gives no optimiser: "
-            f"all rows are trained alike, by Adam of rate {_RATE:g}, times {_DROP:g} in the last quarter, on the "
-            f"cross-entropy, batches of {_BATCH}, pixels in [0, 1], all layers, frozen ones too, uniform in "
-            "±1/√fan-in. At quick scale it is part of MNIST or, where that is not at hand, scikit-learn's digits "
-            "enlarged to 28 x 28, and only the order is claimed."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train every row."""
-        return {name: lab.run(recipe(scale, name, seeds)) for name in ROWS}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Every row."""
+        return {name: recipe(scale, name, seeds) for name in ROWS}
 
     def claims(self, results: Results) -> list[Claim]:
         """Counts, then accuracies: the paper's where all of MNIST was used, else their order."""
-        check_finished(results)
         return [_counted(results), _as_printed(results) if in_full(results) else _ordered(results), _saves(results)]
 
     def draw(self, results: Results) -> Figure:
@@ -147,24 +129,23 @@ class Digits(Panel):
         for index, (name, run) in enumerate(results.items()):
             ends = accuracy(run)[:, -1]
             row = ROWS[name]
-            marker = "s" if name == "MLP" else "D" if name.startswith("LR") else "o"
             colour = ORDERED[index % len(ORDERED)]
-            left.plot(row.trained, row.accuracy, marker, color=colour, fillstyle="none", markersize=9)
+            left.plot(row.trained, row.accuracy, row.marker, color=colour, fillstyle="none", markersize=9)
             left.plot([row.trained] * ends.size, ends, ".", color=colour, markersize=4, alpha=0.5)
-            left.plot(row.trained, ends.mean(), marker, color=colour, markersize=6, label=name)
-            epochs = steps_of(run) / epoch_of(option(run, "data", "n"), _BATCH)
+            left.plot(row.trained, ends.mean(), row.marker, color=colour, markersize=6, label=name)
+            epochs = steps_of(run) / epoch_of(option(run, "data.n"), _BATCH)
             band(right, epochs[1:], accuracy(run)[:, 1:], index, name)
         left.set_xscale("log")
         left.legend(fontsize=7, loc="lower right")
-        draw.named(left, "trained parameters", "test accuracy in % (open: the paper's)")
+        label_axes(left, "trained parameters", "test accuracy in % (open: the paper's)")
         right.set_ylim(bottom=max(80.0, min(accuracy(run)[:, 1].min() for run in results.values())))
-        draw.named(right, "epoch", "test accuracy in %")
+        label_axes(right, "epoch", "test accuracy in %")
         data = option(next(iter(results.values())), "data")
-        figure.suptitle(f"aiad2026, {_named(data)}, {data['n']:,} images", fontsize=10)
+        figure.suptitle(f"aiad2026, {_data_in_words(data)}, {data['n']:,} images", fontsize=10)
         return figure
 
 
-def _named(data: dict[str, Any]) -> str:
+def _data_in_words(data: dict[str, Any]) -> str:
     return "MNIST" if data["kind"] == "mnist" else "digits of scikit-learn instead of MNIST"
 
 

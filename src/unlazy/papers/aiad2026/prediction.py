@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, band, canvas
+from unlazy.figures import ORDERED, band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import label_axes, log_steps, median_range, plural
 from unlazy.papers.aiad2026 import _draw as draw
 from unlazy.papers.aiad2026._settings import (
     adam,
     epoch_of,
     epochs_of,
     full_rank,
-    looks,
     low_rank,
-    option,
-    plural,
-    spread,
+    target_of,
     times_of,
     trained,
 )
@@ -57,7 +55,7 @@ _BLOCKS = 4
 _FLOOR = 1e-8  # the lower end of the paper's band
 _FREQUENCIES = 60
 
-FROZEN, TRAINED, FULL, LATER = "RF-LR", "LR only", "full rank", ", long"
+FROZEN, TRAINED, FULL, LONGER = "RF-LR", "LR only", "full rank", "RF-LR, long"
 
 
 def _network(s: _Sizes, name: str) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def recipe(scale: Scale, name: str, seeds: int | None, harder: bool = False, lon
         data={"kind": "chirp", "n": n, "f1": f1, "f2": f2, "n_test": n_test},
         network=_network(s, name),
         flow=flow,
-        times=times_of(flow, [epoch * one for one in looks(epochs, 21, first=5)]),
+        times=times_of(flow, [epoch * one for one in log_steps(epochs, 21, first=5)]),
         probes=[
             "train-loss",
             "test-loss",
@@ -101,46 +99,38 @@ def target(pair: Pair, x: np.ndarray) -> np.ndarray:
 class Prediction(Panel):
     """Figure 7: prediction against target, errors over training, and frequencies."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 7: predictions of a highly oscillating target"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, rank, target, epochs and seeds."""
-        return {
-            scale: f"width {s.width}, r = {s.rank}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, "
+    key = "aiad2026/fig7"
+    title = "Figure 7: predictions of a highly oscillating target"
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"width {s.width}, r = {s.rank}, ({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, "
             f"{plural(s.seeds)}"
             + (f", and {s.long:,} epochs of RF-LR" if s.long else "")
             + (f", also on ({s.harder[0][0]:g}, {s.harder[0][1]:g})" if s.harder else "")
-            for scale, s in _SCALES.items()
-        }
+        ),
+    )
+    caption = (
+        "Four layers on cos(f_1 πx²) - 0.8 cos(f_2 πx²), by Adam with batches, the rate 1e-3 falling by 0.9 every "
+        "100 epochs (12 at quick scale) and gradients clipped to norm 1 (Table 4). "
+        "Left: what low rank predicts at the end. Then errors over training, on the test set. The caption says "
+        "RF-LR (frozen features) and Table 2 that they are trained: both are run for the 1,000 epochs of Table 2, "
+        "beside usual dense layers. Right: amplitude of cos(πqx) in the output of RF-LR over training, as a share "
+        "of that in the target, by frequency q: low ones come first. Thick lines are medians over seeds."
+    )
 
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Four layers on cos(f_1 πx²) - 0.8 cos(f_2 πx²), by Adam with batches, the rate 1e-3 falling by 0.9 every "
-            "100 epochs (12 at quick scale) and gradients clipped to norm 1 (Table 4). "
-            "Left: what low rank predicts at the end. Then errors over training, on the test set. The caption says "
-            "RF-LR (frozen features) and Table 2 that they are trained: both are run for the 1,000 epochs of Table 2, "
-            "beside usual dense layers. Right: amplitude of cos(πqx) in the output of RF-LR over training, as a share "
-            "of that in the target, by frequency q: low ones come first. Thick lines are medians over seeds."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all three, and frozen features for long and on the harder target where that is asked for."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All three, and frozen features for long and on the harder target where that is asked for."""
         s = _SCALES[scale]
-        found = {_label(name, s.pair): lab.run(recipe(scale, name, seeds)) for name in (FROZEN, TRAINED, FULL)}
+        found = {_label(name, s.pair): recipe(scale, name, seeds) for name in (FROZEN, TRAINED, FULL)}
         if s.long:
-            found[_label(FROZEN + LATER, s.pair)] = lab.run(recipe(scale, FROZEN, seeds, long=True))
+            found[_label(LONGER, s.pair)] = recipe(scale, FROZEN, seeds, long=True)
         if s.harder:
-            found[_label(FROZEN, s.harder[0])] = lab.run(recipe(scale, FROZEN, seeds, harder=True))
+            found[_label(FROZEN, s.harder[0])] = recipe(scale, FROZEN, seeds, harder=True)
         return found
 
     def claims(self, results: Results) -> list[Claim]:
         """The band of errors, low rank against full rank, and low frequencies first."""
-        check_finished(results)
         groups = _groups(results)
         found = []
         for pair, runs in groups.items():
@@ -158,7 +148,7 @@ class Prediction(Panel):
             shown = main[name]["channels.block-4"].values[0, :, 0]
             draw.curve(axes[0], draw.LINE, shown, index, name, linestyle="--")
         axes[0].legend(fontsize=7, loc="upper right")
-        draw.named(axes[0], "x", f"({pair[0]:g}, {pair[1]:g}): target and predictions")
+        label_axes(axes[0], "x", f"({pair[0]:g}, {pair[1]:g}): target and predictions")
         index = 0
         for other, runs in groups.items():
             for name, run in runs.items():
@@ -168,7 +158,7 @@ class Prediction(Panel):
         axes[1].set_xscale("log")
         axes[1].set_yscale("log")
         axes[1].legend(fontsize=7)
-        draw.named(axes[1], "epoch", "test MSE (grey: the paper's band)")
+        label_axes(axes[1], "epoch", "test MSE (grey: the paper's band)")
         run = main[FROZEN]
         share = _shares(run)[0]
         shown = sorted({int(q) for q in np.linspace(2, share.shape[1] - 1, 6).round()})
@@ -177,17 +167,17 @@ class Prediction(Panel):
         axes[2].set_xscale("log")
         axes[2].set_ylim(0, 1.6)
         axes[2].legend(fontsize=7)
-        draw.named(axes[2], "epoch", "share of cos(πqx) learnt, RF-LR")
+        label_axes(axes[2], "epoch", "share of cos(πqx) learnt, RF-LR")
         return figure
 
 
 def _groups(results: Results) -> dict[Pair, dict[str, xr.Dataset]]:
     """Runs by target, the figure's own first, and by network."""
-    found: dict[Pair, dict[str, xr.Dataset]] = {}
-    for label, run in results.items():
-        pair = (option(run, "data", "f1"), option(run, "data", "f2"))
-        found.setdefault(pair, {})[label.partition(" (")[0]] = run
-    return found
+    names = (FROZEN, TRAINED, FULL, LONGER)
+    return {
+        pair: {name: results[_label(name, pair)] for name in names if _label(name, pair) in results}
+        for pair in dict.fromkeys(map(target_of, results.values()))
+    }
 
 
 def _amplitudes(values: np.ndarray) -> np.ndarray:
@@ -206,7 +196,7 @@ def _top(pair: Pair) -> int:
 
 def _shares(run: xr.Dataset) -> np.ndarray:
     """Amplitude in the output over that in the target: (seeds, looks, frequencies)."""
-    pair = (option(run, "data", "f1"), option(run, "data", "f2"))
+    pair = target_of(run)
     wanted = _amplitudes(target(pair, draw.LINE))[: _top(pair) + 1]
     return run["channel-spectrum.block-4"].values[:, :, : _top(pair) + 1, 0] / np.maximum(wanted, 1e-3)
 
@@ -218,8 +208,8 @@ def _in_band(run: xr.Dataset, name: str, pair: Pair) -> Claim:
         text=f"{name} on ({pair[0]:g}, {pair[1]:g}): the training MSE at the end is below {size.band:g} (median over "
         "seeds)",
         paper="RF-LR MSEs are within 1e-8 to ~1e-4",
-        measured=f"training {spread(train)}, test {spread(test)}, after {epochs_of(run)[-1]:,.0f} epochs with "
-        f"{trained(option(run, 'network')):,} trained parameters",
+        measured=f"training {median_range(train)}, test {median_range(test)}, after {epochs_of(run)[-1]:,.0f} epochs "
+        f"with {trained(option(run, 'network')):,} trained parameters",
         holds=bool(np.median(train) <= size.band),
     )
 
@@ -233,7 +223,7 @@ def _better(runs: dict[str, xr.Dataset]) -> Claim:
         "seeds)",
         paper="MSE ~ 1e-6, compared to approximately 1e-5 for full rank networks, with 95%-99% fewer parameters",
         measured="; ".join(
-            f"{name}: {spread(end)} with {counts[name] / counts[FULL]:.1%} of the parameters"
+            f"{name}: {median_range(end)} with {counts[name] / counts[FULL]:.1%} of the parameters"
             for name, end in ends.items()
         ),
         holds=bool(best < np.median(ends[FULL])),
@@ -243,7 +233,7 @@ def _better(runs: dict[str, xr.Dataset]) -> Claim:
 def _low_first(run: xr.Dataset) -> Claim:
     shares = np.median(_shares(run), axis=0)
     top = shares.shape[1] - 1
-    pair = (option(run, "data", "f1"), option(run, "data", "f2"))
+    pair = target_of(run)
     wanted = _amplitudes(target(pair, draw.LINE))[: top + 1]
     clear = np.flatnonzero(wanted > 0.3 * wanted.max())
     low, high = clear[clear <= np.median(clear)], clear[clear > np.median(clear)]

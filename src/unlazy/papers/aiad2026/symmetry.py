@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import even_steps, label_axes, median_range, plural
 from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    adam,
-    epoch_of,
-    epochs_of,
-    even,
-    low_rank,
-    option,
-    plural,
-    spread,
-    times_of,
-)
+from unlazy.papers.aiad2026._settings import adam, epoch_of, epochs_of, low_rank, target_of, times_of
 from unlazy.probes.channels import odd_share
 
 if TYPE_CHECKING:
@@ -77,7 +68,7 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
         data={"kind": "chirp", "n": s.n, "f1": s.pair[0], "f2": s.pair[1], "n_test": s.n_test},
         network=low_rank(s.blocks, s.width, rank, frozen=name != TRAINED, normal=True),
         flow=flow,
-        times=times_of(flow, [epoch * one for one in even(s.epochs, _LOOKS)]),
+        times=times_of(flow, [epoch * one for one in even_steps(s.epochs, _LOOKS)]),
         probes=[
             "train-loss",
             "test-loss",
@@ -115,20 +106,18 @@ class _Symmetry(Panel):
     """What figures 8 and 9 share: their runs and what is claimed of them."""
 
     shown: str
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Blocks, width, ranks, target, epochs and seeds."""
-        return {
-            scale: f"{s.blocks} blocks, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"{s.blocks} blocks, width {s.width}, r = {s.rank}{f' and {s.printed}' if s.printed else ''}, "
             f"({s.pair[0]:g}, {s.pair[1]:g}), n = {s.n:,}, {s.epochs:,} epochs, {plural(s.seeds)}"
-            for scale, s in _SCALES.items()
-        }
+        ),
+    )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run both at equal rank and, at paper scale, frozen features at the printed rank too."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Both at equal rank and, at paper scale, frozen features at the printed rank too."""
         names = (FROZEN, TRAINED, PRINTED) if _SCALES[scale].printed else (FROZEN, TRAINED)
-        return {name: lab.run(recipe(scale, name, seeds)) for name in names}
+        return {name: recipe(scale, name, seeds) for name in names}
 
     def draw(self, results: Results) -> Figure:
         """Three functions and their mirror images, and the defect by block."""
@@ -141,9 +130,9 @@ class _Symmetry(Panel):
             draw.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
             defect, shape = _odd_shares(np.stack([values, values - values.mean()], axis=1))
             told = f"{title}\ndefect {defect:.2g}, of what varies {shape:.2g}"
-            draw.named(axis, "x", told)
+            label_axes(axis, "x", told)
         _by_block(axes[3], results, blocks_of(run))
-        pair = (option(run, "data", "f1"), option(run, "data", "f2"))
+        pair = target_of(run)
         figure.suptitle(f"aiad2026, ({pair[0]:g}, {pair[1]:g}), {self.shown}", fontsize=10)
         return figure
 
@@ -151,56 +140,44 @@ class _Symmetry(Panel):
 class Asymmetric(_Symmetry):
     """Figure 8: what channels look like without frozen features."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 8: asymmetry without random features"
-        self.shown = TRAINED
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Channels of layers 5 and 7 and a neuron of layer 16 (3, 5 and 8 at quick scale), where all is trained. "
-            "Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
-            f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
-        )
+    key = "aiad2026/fig8"
+    title = "Figure 8: asymmetry without random features"
+    shown = TRAINED
+    caption = (
+        "Channels of layers 5 and 7 and a neuron of layer 16 (3, 5 and 8 at quick scale), where all is trained. "
+        "Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
+        f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """Defects at equal rank."""
-        check_finished(results)
         return [_more_even(results), _evener_shapes(results), _fitted(results)]
 
 
 class Symmetric(_Symmetry):
     """Figure 9: what they look like with frozen features."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 9: symmetric spikes with random features"
-        self.shown = FROZEN
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "A channel of layer 5 and neurons of layers 8 and 16 (3, 4 and 8 at quick scale), with frozen random "
-            "features. Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
-            f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
-        )
+    key = "aiad2026/fig9"
+    title = "Figure 9: symmetric spikes with random features"
+    shown = FROZEN
+    caption = (
+        "A channel of layer 5 and neurons of layers 8 and 16 (3, 4 and 8 at quick scale), with frozen random "
+        "features. Right: symmetry defect (share of energy in the odd part) by block, median over channels, "
+        f"a dot a seed; above the curves also that of what varies, their means taken off. {_SETTING}."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """Defects at equal rank, and spikes."""
-        check_finished(results)
         return [_more_even(results), _evener_shapes(results), _sharper(results)]
 
 
 def blocks_of(run: xr.Dataset) -> list[int]:
     """All blocks but the last, whose channels are hidden ones."""
-    return list(range(1, len(option(run, "network", "widths"))))
+    return list(range(1, len(option(run, "network.widths"))))
 
 
 def _maps(run: xr.Dataset) -> tuple[int, int, int, int]:
-    blocks = len(option(run, "network", "widths"))
+    blocks = len(option(run, "network.widths"))
     return next(one.maps for one in _SCALES.values() if one.blocks == blocks)
 
 
@@ -247,7 +224,7 @@ def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
     axes.set_yscale("log")
     axes.set_xticks(blocks)
     axes.legend(fontsize=7)
-    draw.named(axes, "block", "symmetry defect at the end")
+    label_axes(axes, "block", "symmetry defect at the end")
 
 
 def _more_even(results: Results) -> Claim:
@@ -327,7 +304,7 @@ def _fitted(results: Results) -> Claim:
         "hundredth of its start (medians over seeds)",
         paper="not said; in the authors' public table the training MSE on (144, 48) is 0.001 with frozen features of "
         "r = 20, 0.038 of r = 15, and 0.18 without",
-        measured="; ".join(f"{name}: {spread(loss)}" for name, loss in losses.items())
+        measured="; ".join(f"{name}: {median_range(loss)}" for name, loss in losses.items())
         + f" from {start:.2g}, after {epochs_of(results[FROZEN])[-1]:,.0f} epochs",
         holds=all(bool(np.median(loss) < 0.01 * start) for loss in losses.values()),
     )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import label_axes, median_range, plural
 from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import option, plural, spread
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -128,40 +128,30 @@ _SETTING = (
 class _Toy(Panel):
     """What figures 3 and 4 share: their runs."""
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, horizon and seeds."""
-        return {
-            scale: f"first layer infinite and {s.finite}, second {s.above}, t = {s.end:g}, {plural(s.seeds)}"
-            for scale, s in _SCALES.items()
-        }
+    scales = by_scale(
+        _SCALES, lambda s: f"first layer infinite and {s.finite}, second {s.above}, t = {s.end:g}, {plural(s.seeds)}"
+    )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run with an infinite and with a finite first layer."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """With an infinite and with a finite first layer."""
         return {
-            INFINITE: lab.run(recipe(scale, float("inf"), seeds)),
-            FINITE: lab.run(recipe(scale, _SCALES[scale].finite, seeds)),
+            INFINITE: recipe(scale, float("inf"), seeds),
+            FINITE: recipe(scale, _SCALES[scale].finite, seeds),
         }
 
 
 class ChannelsInTime(_Toy):
     """Figure 3: f_1 and f_2 at t_0, t_0 + Δt and t_1."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 3: a channel gets ahead at x_0"
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"The channel functions f_1 and f_2 at the beginning, in the middle and at the end of the stretch on which "
-            f"hypotheses (i)-(iii) of Theorem 3.1 hold; thin: first layer of finite width. {_SETTING}."
-        )
+    key = "aiad2026/fig3"
+    title = "Figure 3: a channel gets ahead at x_0"
+    caption = (
+        f"The channel functions f_1 and f_2 at the beginning, in the middle and at the end of the stretch on which "
+        f"hypotheses (i)-(iii) of Theorem 3.1 hold; thin: first layer of finite width. {_SETTING}."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """Channel 1 grows at x_0 and channel 2 less so."""
-        check_finished(results)
         return [_ahead(results), _as_infinite(results)]
 
     def draw(self, results: Results) -> Figure:
@@ -181,7 +171,7 @@ class ChannelsInTime(_Toy):
                 axis.plot(-_DELTA, values[_LEFT], "o", color=colour, markersize=5)
             _points(axis)
             axis.set_ylim(-reach, reach)
-            draw.named(axis, "x", f"{name} = {along.times[shot]:.2g}: R_12(x_0) = {along.ratio[shot]:.3f}")
+            label_axes(axis, "x", f"{name} = {along.times[shot]:.2g}: R_12(x_0) = {along.ratio[shot]:.3f}")
         axes[0].legend(fontsize=8)
         return figure
 
@@ -189,24 +179,18 @@ class ChannelsInTime(_Toy):
 class TwoSidedStep(_Toy):
     """Figure 4: target and prediction, kernel bumps, and R_12 with what it needs."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"aiad2026/{figure}"
-        self.title = "Figure 4: the two-sided step"
-        self.demo = True
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Left: target and output. Middle: the kernel bumps K(x, x_0) and K(x, x_1) of which all that channels "
-            "learn is made (eq. 4), over K(x_0, x_0). Right: R_12 at x_0 (thick: infinite first layer, all seeds) with "
-            "the stretch on which hypotheses (i)-(iii) of Theorem 3.1 hold for the first seed shaded, and the ρ_0 that "
-            f"(iii) needs, dashed. {_SETTING}."
-        )
+    key = "aiad2026/fig4"
+    title = "Figure 4: the two-sided step"
+    demo = True
+    caption = (
+        "Left: target and output. Middle: the kernel bumps K(x, x_0) and K(x, x_1) of which all that channels "
+        "learn is made (eq. 4), over K(x_0, x_0). Right: R_12 at x_0 (thick: infinite first layer, all seeds) with "
+        "the stretch on which hypotheses (i)-(iii) of Theorem 3.1 hold for the first seed shaded, and the ρ_0 that "
+        f"(iii) needs, dashed. {_SETTING}."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """The target is fitted; hypotheses hold on a stretch, on which R_12 grows."""
-        check_finished(results)
         return [_fitted(results), _theorem(results[INFINITE], INFINITE), _theorem(results[FINITE], FINITE)]
 
     def draw(self, results: Results) -> Figure:
@@ -219,14 +203,14 @@ class TwoSidedStep(_Toy):
         axes[0].plot([-_DELTA, _DELTA], [_HEIGHT, -_HEIGHT], "o", color=ORDERED[2], label="target")
         _points(axes[0])
         axes[0].legend(fontsize=7)
-        draw.named(axes[0], "x", "target and output")
+        label_axes(axes[0], "x", "target and output")
         own = kernel(np.array([_DELTA]), _DELTA)[0]
         for index, (point, name) in enumerate(((-_DELTA, "x_0"), (_DELTA, "x_1"))):
             draw.curve(axes[1], LINE, kernel(LINE, point) / own, 1 + index, f"K(x, {name})", linewidth=1.8)
         _points(axes[1])
         axes[1].legend(fontsize=8)
         cross = kernel(np.array([-_DELTA]), _DELTA)[0] / own
-        draw.named(axes[1], "x", f"kernel bumps; K(x_0, x_1) = {cross:.2f} K(x_0, x_0)")
+        label_axes(axes[1], "x", f"kernel bumps; K(x_0, x_1) = {cross:.2f} K(x_0, x_0)")
         for seed in range(run["seed"].size):
             draw.curve(axes[2], run["time"].values, follow(run, seed).ratio, 1, linestyle="-", linewidth=1.4)
             draw.curve(
@@ -240,7 +224,7 @@ class TwoSidedStep(_Toy):
         axes[2].plot([], [], color=ORDERED[1], label="R_12, infinite")
         axes[2].plot([], [], color=ORDERED[5], linewidth=0.8, label="R_12, finite")
         axes[2].legend(fontsize=7)
-        draw.named(axes[2], "t", "R_12 at x_0")
+        label_axes(axes[2], "t", "R_12 at x_0")
         return figure
 
 
@@ -263,8 +247,8 @@ def _ahead(results: Results) -> Claim:
     return Claim(
         text="from t_0 to t_1 |f_1(x_0)| grows by more than |f_2(x_0)|, and so does their ratio, in every seed",
         paper="f_1 has a spike at x_0 that becomes more pronounced over time, while f_2 has no spike",
-        measured=f"growth of |f_1(x_0)| {spread(seen[:, 0])}, of |f_2(x_0)| {spread(seen[:, 1])}; R_12 from "
-        f"{spread(seen[:, 2])} to {spread(seen[:, 3])}",
+        measured=f"growth of |f_1(x_0)| {median_range(seen[:, 0])}, of |f_2(x_0)| {median_range(seen[:, 1])}; R_12 "
+        f"from {median_range(seen[:, 2])} to {median_range(seen[:, 3])}",
         holds=bool(np.all(seen[:, 0] > seen[:, 1]) and np.all(seen[:, 3] > seen[:, 2]) and np.all(seen[:, 0] > 0)),
     )
 
@@ -277,7 +261,7 @@ def _as_infinite(results: Results) -> Claim:
         text="channels of a first layer of finite width are those of infinite width at the end within 15 % (root mean "
         "square over x, median over seeds)",
         paper="finite networks follow the mean-field limit (Theorem 2.3)",
-        measured=f"{spread(100 * apart)} % apart with {option(results[FINITE], 'network', 'widths')[0]:,.0f} neurons",
+        measured=f"{median_range(100 * apart)} % apart with {option(results[FINITE], 'network.widths.0'):,.0f} neurons",
         holds=bool(np.median(apart) < 0.15),
     )
 
@@ -287,7 +271,7 @@ def _fitted(results: Results) -> Claim:
     return Claim(
         text="the two-sided step is fitted: the loss ends below 1e-3 of A²/2",
         paper="when the dynamics converges, the limit is a global minimizer (Theorem 2.2)",
-        measured="; ".join(f"{name}: {spread(loss)}" for name, loss in losses.items()),
+        measured="; ".join(f"{name}: {median_range(loss)}" for name, loss in losses.items()),
         holds=all(bool(np.all(loss < 1e-3 * _HEIGHT**2 / 2)) for loss in losses.values()),
     )
 
@@ -312,11 +296,12 @@ def _theorem(run: xr.Dataset, name: str) -> Claim:
         text=f"{name}: (i)-(iii) hold on a stretch of time in every seed; where the leading term is larger than |ε_0| "
         "R_12 at x_0 never falls there, and over the stretch it gains at least leading term - |ε_0|",
         paper="Theorem 3.1: strict dominance of channel 1 at x_0 cannot be lost on I, and is amplified",
-        measured=f"longest stretch {spread(np.array(lengths))} of {run['time'].values[-1]:g}"
+        measured=f"longest stretch {median_range(np.array(lengths))} of {run['time'].values[-1]:g}"
         + (
-            f", with ρ_0 up to {spread(np.array(needed))}; the leading term is the larger in "
-            f"{spread(100 * np.array(leading))} % of it, where the smallest change between looks is {min(falls):.1g}; "
-            f"R_12 gains {spread(np.array(gains))}, at least {spread(np.array(bounds))} by the theorem"
+            f", with ρ_0 up to {median_range(np.array(needed))}; the leading term is the larger in "
+            f"{median_range(100 * np.array(leading))} % of it, where the smallest change between looks is "
+            f"{min(falls):.1g}; R_12 gains {median_range(np.array(gains))}, at least "
+            f"{median_range(np.array(bounds))} by the theorem"
             if falls
             else ": nowhere long enough"
         ),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import MSE, option, plural
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._curves import label_axes, plural
+from unlazy.papers.aiad2026._settings import MSE
 from unlazy.theory.coupling import fitted_exponent
 
 if TYPE_CHECKING:
@@ -119,46 +119,36 @@ def distances(run: xr.Dataset, reference: xr.Dataset, typical: bool = False) -> 
 class AgainstWidth(Panel):
     """D_T(W, W̃) against n, and against the step."""
 
-    def __init__(self, key: str) -> None:
-        self.key = f"aiad2026/{key}"
-        self.title = "Theorem 2.3, measured: distance to the mean-field limit"
+    key = "aiad2026/width"
+    title = "Theorem 2.3, measured: distance to the mean-field limit"
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"n = {s.widths[0]} to {s.widths[-1]} against N = {s.reference}, {len(s.steps)} steps, {plural(s.seeds)}"
+        ),
+    )
+    caption = (
+        "D_T of Appendix G.2: the largest difference, up to T = 1, of any weight of any neuron that two networks "
+        "share. Left: networks of width n, the first n neurons of one of width N, which stands for the limit, "
+        "all by descent of step 1/16; sampling errors go as √(1/n - 1/N). Right: descent against the gradient flow "
+        "of the same network, with all samples at each step and with a single one (in a small part of an epoch). "
+        "Three layers of rank 2 with tanh and frozen Gaussian features in the mean-field parameterisation on "
+        "cos(πx). Amplitudes have a mean, for the limit of centred ones does not move. Dots are seeds, lines the "
+        "power laws through their root mean squares."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, reference and seeds."""
-        return {
-            scale: f"n = {s.widths[0]} to {s.widths[-1]} against N = {s.reference}, {len(s.steps)} steps, "
-            f"{plural(s.seeds)}"
-            for scale, s in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "D_T of Appendix G.2: the largest difference, up to T = 1, of any weight of any neuron that two networks "
-            "share. Left: networks of width n, the first n neurons of one of width N, which stands for the limit, "
-            "all by descent of step 1/16; sampling errors go as √(1/n - 1/N). Right: descent against the gradient flow "
-            "of the same network, with all samples at each step and with a single one (in a small part of an epoch). "
-            "Three layers of rank 2 with tanh and frozen Gaussian features in the mean-field parameterisation on "
-            "cos(πx). Amplitudes have a mean, for the limit of centred ones does not move. Dots are seeds, lines the "
-            "power laws through their root mean squares."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run the reference, all widths, and all steps."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """The reference, all widths, and all steps."""
         s = _SCALES[scale]
         top = max(s.widths)
-        found = {f"{WIDTH}{s.reference}": lab.run(recipe(scale, s.reference, _STEP, False, seeds, top))}
-        found |= {f"{WIDTH}{n}": lab.run(recipe(scale, n, _STEP, False, seeds, top)) for n in s.widths}
+        found = {f"{WIDTH}{n}": recipe(scale, n, _STEP, False, seeds, top) for n in (s.reference, *s.widths)}
         for many, start, steps in ((False, STEP, s.steps), (True, BATCH, s.small)):
-            found[f"{start}{FLOW}"] = lab.run(recipe(scale, _NARROW, None, many, seeds, _NARROW))
-            found |= {f"{start}{h:g}": lab.run(recipe(scale, _NARROW, h, many, seeds, _NARROW)) for h in steps}
+            found[f"{start}{FLOW}"] = recipe(scale, _NARROW, None, many, seeds, _NARROW)
+            found |= {f"{start}{h:g}": recipe(scale, _NARROW, h, many, seeds, _NARROW) for h in steps}
         return found
 
     def claims(self, results: Results) -> list[Claim]:
         """Powers -1/2, 1 and 1/2."""
-        check_finished(results)
         return [_of_width(results), _of_step(results)]
 
     def draw(self, results: Results) -> Figure:
@@ -171,7 +161,7 @@ class AgainstWidth(Panel):
         left.plot(widths, fit * scale, color=ORDERED[0], linestyle="--", label="√(1/n - 1/N)")
         left.set_xticks(widths, [str(int(n)) for n in widths])
         left.legend(fontsize=8)
-        draw.named(left, "width n", f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})")
+        label_axes(left, "width n", f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})")
         for index, (start, name, law) in enumerate(((STEP, "all samples", 1.0), (BATCH, "one sample a step", 0.5))):
             steps, apart, power = by_step(results, start)
             _dots(right, steps, apart, 2 + index)
@@ -180,7 +170,7 @@ class AgainstWidth(Panel):
                 steps, fit * steps**law, color=ORDERED[2 + index], linestyle="--", label=f"{name}: {power:.2f} fitted"
             )
         right.legend(fontsize=8)
-        draw.named(right, "step ε", "D_T to the flow (dashed: powers 1 and ½)")
+        label_axes(right, "step ε", "D_T to the flow (dashed: powers 1 and ½)")
         return figure
 
 
@@ -198,7 +188,7 @@ def _dots(axes: Axes, x: np.ndarray, apart: np.ndarray, index: int) -> None:
 
 def by_width(results: Results, typical: bool = False) -> tuple[np.ndarray, np.ndarray, float, int]:
     """Widths, distances (a row for each), the fitted exponent, and N."""
-    runs = {int(name.removeprefix(WIDTH)): run for name, run in results.items() if name.startswith(WIDTH)}
+    runs = {n: results[f"{WIDTH}{n}"] for n in values(results, "network.widths.0") if f"{WIDTH}{n}" in results}
     full = max(runs)
     widths = np.array(sorted(n for n in runs if n < full), float)
     apart = np.stack([distances(runs[int(n)], runs[full], typical) for n in widths])
@@ -207,11 +197,8 @@ def by_width(results: Results, typical: bool = False) -> tuple[np.ndarray, np.nd
 
 def by_step(results: Results, start: str) -> tuple[np.ndarray, np.ndarray, float]:
     """Steps, distances (a row for each), and the fitted exponent."""
-    runs = {name.removeprefix(start): run for name, run in results.items() if name.startswith(start)}
-    reference = runs.pop(FLOW)
-    runs = {name: run for name, run in runs.items() if option(run, "flow", "kind") == "descent"}
-    steps = np.array(sorted((float(name) for name in runs), reverse=True))
-    apart = np.stack([distances(runs[f"{h:g}"], reference) for h in steps])
+    steps = np.array(sorted((h for h in values(results, "flow.rate") if f"{start}{h:g}" in results), reverse=True))
+    apart = np.stack([distances(results[f"{start}{h:g}"], results[f"{start}{FLOW}"]) for h in steps])
     return steps, apart, fitted_exponent(steps, apart)
 
 

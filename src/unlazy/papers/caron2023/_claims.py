@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,20 +10,11 @@ import numpy as np
 import xarray as xr
 
 from unlazy.activations import Relu
-from unlazy.lab import draw_data, parse
+from unlazy.lab import draw_data
 from unlazy.networks import Zipf, asymmetrical
-from unlazy.papers._base import Claim
-from unlazy.papers.caron2023._settings import (
-    Runs,
-    by_gamma,
-    drifted,
-    end_risk,
-    listed,
-    moved,
-    robustness,
-    setting_of,
-    spread,
-)
+from unlazy.papers._base import Claim, Results, recipe_of
+from unlazy.papers._curves import mean_sd
+from unlazy.papers.caron2023._settings import by_gamma, drifted, end_risk, listed, moved, robustness, setting_of
 from unlazy.theory.caron2023 import Margins, guarantee, margins, smallest_mean_eigenvalue
 
 Sets = list[tuple[np.ndarray, np.ndarray]]  # training inputs and targets of each seed
@@ -36,22 +26,22 @@ _MANY = 10  # gates between the two closest inputs, from which on eig_min is not
 _ORDER = " (means over seeds; neighbours may change places within their spread, ±)"
 
 
-def faster(runs: Runs, floor: np.ndarray | None = None) -> Claim:
+def faster(runs: Results, floor: np.ndarray | None = None) -> Claim:
     """The larger γ, the lower the training risk at the end."""
     ends = {name: end_risk(run) for name, run in runs.items()}
     below = "" if floor is None else f"; equal inputs with different targets leave at least {floor.mean():.2g}"
     return Claim(
         text=f"training is faster the larger γ is: the training risk at the end grows as γ falls{_ORDER}",
         paper="the minimum eigenvalue and the training rates increase with the value of γ",
-        measured=listed({name: spread(end) for name, end in ends.items()}) + below,
+        measured=listed({name: mean_sd(end) for name, end in ends.items()}) + below,
         holds=_ordered(runs, ends, rising=True),
     )
 
 
-def eigenvalues(runs: Runs, gates: float | None = None) -> Claim:
+def eigenvalues(runs: Results, gates: float | None = None) -> Claim:
     """eig_min of the NTG falls with γ; where inputs repeat (no `gates_between` them) it is 0 whatever γ is."""
     first, last = ({name: run["kernel.smallest"].values[:, when] for name, run in runs.items()} for when in (0, -1))
-    seen = {name: f"{spread(first[name])} to {spread(last[name])}" for name in runs}
+    seen = {name: f"{mean_sd(first[name])} to {mean_sd(last[name])}" for name in runs}
     if gates == 0:
         largest = max(float(run["kernel.largest"].max()) for run in runs.values())
         rounding = np.finfo(_dtype(runs)).eps * largest * 1e3
@@ -91,41 +81,41 @@ def _least_angle(x: np.ndarray) -> float:
     return float(2 * np.arcsin(np.linalg.norm(unit[i] - unit[j]) / 2))  # exact to rounding also where cos rounds to 1
 
 
-def weights_move(runs: Runs) -> Claim:
+def weights_move(runs: Results) -> Claim:
     """Weights move the more, the smaller γ and α are."""
     return _moves(runs, {name: moved(run)[:, -1] for name, run in runs.items()}, "the largest |w_tj - w_0j| at the end")
 
 
-def kernel_moves(runs: Runs) -> Claim:
+def kernel_moves(runs: Results) -> Claim:
     """The NTG moves the more, the smaller γ and α are."""
     return _moves(runs, {name: drifted(run)[:, -1] for name, run in runs.items()}, "‖Θ_t - Θ_0‖₂ at the end")
 
 
-def _moves(runs: Runs, ends: dict[str, np.ndarray], what: str) -> Claim:
+def _moves(runs: Results, ends: dict[str, np.ndarray], what: str) -> Claim:
     lazy, *others = (float(end.mean()) for end in ends.values())
     return Claim(
         text=f"{what} grows as γ and α fall, and with γ = 1 it is below {_LITTLE:g} of the next{_ORDER}",
         paper="when γ < 1 both the weights and the NTG change significantly; the smaller γ and α, the more feature "
         "learning arises; for γ = 1 they do not change significantly",
-        measured=listed({name: spread(end) for name, end in ends.items()}),
+        measured=listed({name: mean_sd(end) for name, end in ends.items()}),
         holds=_rises([[end] for end in ends.values()]) and lazy < _LITTLE * min(others),
     )
 
 
-def prunes(runs: Runs, what: str = "train_risk", words: str = "training risk") -> Claim:
+def prunes(runs: Results, what: str = "train_risk", words: str = "training risk") -> Claim:
     """The smaller γ, the less pruning costs."""
     areas = {name: robustness(run, what) for name, run in runs.items()}
     return Claim(
         text=f"the smaller γ, the less pruning costs: area between the curve of the {words} and its start, over nodes "
         f"pruned, as a share of the whole rise{_ORDER}",
         paper="models with smaller γ values are more robust to pruning",
-        measured=listed({name: spread(area) for name, area in areas.items()}),
+        measured=listed({name: mean_sd(area) for name, area in areas.items()}),
         holds=_ordered(runs, areas, rising=False),
     )
 
 
 def transfers(
-    runs: Runs, counts: Sequence[int], classes: int = 1, what: str = "test_risk", words: str = "test risk"
+    runs: Results, counts: Sequence[int], classes: int = 1, what: str = "test_risk", words: str = "test risk"
 ) -> Claim:
     """With few features, but no fewer than there are classes to tell apart, smaller γ transfer better.
 
@@ -139,12 +129,12 @@ def transfers(
         f"smaller γ is: mean {words} on held-out data{_ORDER}",
         paper="models with smaller values of γ have lower risks when a small number of features are used for the "
         "transfer",
-        measured=listed({name: spread(risk) for name, risk in risks.items()}),
+        measured=listed({name: mean_sd(risk) for name, risk in risks.items()}),
         holds=_ordered(runs, risks, rising=False),
     )
 
 
-def _ordered(runs: Runs, values: dict[str, np.ndarray], rising: bool) -> bool:
+def _ordered(runs: Results, values: dict[str, np.ndarray], rising: bool) -> bool:
     """Whether values rise (or fall) from each γ to the next smaller one; settings of equal γ are not compared."""
     sign = 1 if rising else -1
     return _rises([[sign * values[name] for name in names] for names in by_gamma(runs).values()])
@@ -152,16 +142,16 @@ def _ordered(runs: Runs, values: dict[str, np.ndarray], rising: bool) -> bool:
 
 def _rises(groups: list[list[np.ndarray]]) -> bool:
     """Whether means over seeds rise from group to group: between neighbours up to the spread, from end to end."""
-    near = [(a, b, _spread(a) + _spread(b)) for one, other in pairwise(groups) for a in one for b in other]
+    near = [(a, b, _deviation(a) + _deviation(b)) for one, other in pairwise(groups) for a in one for b in other]
     ends = [(a, b, 0.0) for a in groups[0] for b in groups[-1]]
     return all(a.mean() < b.mean() + slack for a, b, slack in (*near, *ends))
 
 
-def _spread(values: np.ndarray) -> float:
+def _deviation(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _dtype(runs: Runs) -> str:
+def _dtype(runs: Results) -> str:
     return str(next(iter(runs.values())).attrs.get("dtype", "float64"))
 
 
@@ -170,20 +160,19 @@ def _dtype(runs: Runs) -> str:
 
 def training_sets(run: xr.Dataset) -> Sets:
     """Draw training inputs and targets of every seed of a stored run again."""
-    recipe = parse(json.loads(run.attrs["recipe"]))
-    return [(np.asarray(data.x, float), np.asarray(data.y, float)) for data in draw_data(recipe)]
+    return [(np.asarray(data.x, float), np.asarray(data.y, float)) for data in draw_data(recipe_of(run))]
 
 
-def along(run: xr.Dataset, setting: tuple[float, float], sets: Sets, kappas: list[float]) -> list[Margins]:
+def along(run: xr.Dataset, sets: Sets, kappas: list[float]) -> list[Margins]:
     """Hold (a)-(d) of Theorem 4.1 against every seed of a run, with δ = 0.05."""
-    width = run["weight-movement.hidden"].shape[2]
-    node = asymmetrical(setting[0], Zipf(setting[1])).node
+    width, (gamma, alpha) = run["weight-movement.hidden"].shape[2], setting_of(run)
+    node = asymmetrical(gamma, Zipf(alpha)).node
     variances = node.variances(width)  # type: ignore[union-attr]
     found = []
     for seed, ((x, y), kappa) in enumerate(zip(sets, kappas, strict=True)):
         n, d = x.shape
         largest = float(np.abs(y).max())
-        promised = guarantee(Relu(), variances, setting[0], kappa, n, d, largest, _DELTA)
+        promised = guarantee(Relu(), variances, gamma, kappa, n, d, largest, _DELTA)
         seen = {name: run[name].values[seed] for name in run.data_vars if run[name].dims[:2] == ("seed", "time")}
         found.append(
             margins(
@@ -200,7 +189,7 @@ def along(run: xr.Dataset, setting: tuple[float, float], sets: Sets, kappas: lis
     return found
 
 
-def theorem(runs: Runs, parts: str = "abcd") -> Claim:
+def theorem(runs: Results, parts: str = "abcd") -> Claim:
     """Parts of Theorem 4.1's (a)-(d) along every run with γ > 0, the margins of all, and the width that it would need.
 
     Of two inputs at angle θ, a share θ/π of m gates sees one and not the other. Where m θ is below 1 there may be none,
@@ -209,7 +198,7 @@ def theorem(runs: Runs, parts: str = "abcd") -> Claim:
     """
     sets = training_sets(next(iter(runs.values())))
     kappas = [_positive(smallest_mean_eigenvalue(Relu(), jnp.asarray(x)), x) for x, _ in sets]
-    found = {name: along(run, setting_of(name), sets, kappas) for name, run in runs.items() if setting_of(name)[0] > 0}
+    found = {name: along(run, sets, kappas) for name, run in runs.items() if setting_of(run)[0] > 0}
     least = {name: {part: min(one.least()[part] for one in every) for part in "abcd"} for name, every in found.items()}
     width = {name: float(np.median([one.width for one in every])) for name, every in found.items()}
     m = next(iter(runs.values()))["weight-movement.hidden"].shape[2]

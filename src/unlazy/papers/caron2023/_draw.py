@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.papers._figure import band, canvas
-from unlazy.papers.caron2023._settings import Runs, drifted, moved
+from unlazy.figures import band, canvas
+from unlazy.papers._base import Results
+from unlazy.papers._curves import label_axes
+from unlazy.papers.caron2023._settings import drifted, moved
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 STEPS = "t (GD steps of size 1)"
 
 
-def everything(runs: Runs, counts: Sequence[int], title: str) -> Figure:
+def everything(runs: Results, counts: Sequence[int], title: str) -> Figure:
     """Draw the nine axes of figures 6 to 10, in the order of the paper."""
     figure, axes = canvas(3, 11.0, 9.0, rows=3)
     risk(axes[0], runs)
@@ -34,51 +36,51 @@ def everything(runs: Runs, counts: Sequence[int], title: str) -> Figure:
     return figure
 
 
-def risk(axes: Axes, runs: Runs, which: str = "train-loss", title: str = "training risk") -> None:
+def risk(axes: Axes, runs: Results, which: str = "train-loss", title: str = "training risk") -> None:
     """Risk against t."""
     for index, (name, run) in enumerate(runs.items()):
         band(axes, run["time"].values, run[which].values, index, name)
     axes.set_yscale("log")
-    _named(axes, STEPS, title)
+    label_axes(axes, STEPS, title)
 
 
-def weights(axes: Axes, runs: Runs, steps: str = STEPS) -> None:
+def weights(axes: Axes, runs: Results, steps: str = STEPS) -> None:
     """Movement of the weight that has moved most at the end, against t."""
     for index, (name, run) in enumerate(runs.items()):
         band(axes, run["time"].values, moved(run), index, name)
-    _named(axes, steps, "largest |w_tj - w_0j|")
+    label_axes(axes, steps, "largest |w_tj - w_0j|")
 
 
-def kernel(axes: Axes, runs: Runs) -> None:
+def kernel(axes: Axes, runs: Results) -> None:
     """Change of the NTG against t."""
     for index, (name, run) in enumerate(runs.items()):
         band(axes, run["time"].values, drifted(run), index, name)
-    _named(axes, STEPS, "‖Θ_t - Θ_0‖₂")
+    label_axes(axes, STEPS, "‖Θ_t - Θ_0‖₂")
 
 
-def smallest(axes: Axes, runs: Runs) -> None:
+def smallest(axes: Axes, runs: Results) -> None:
     """Smallest eigenvalue of the NTG against t."""
     for index, (name, run) in enumerate(runs.items()):
         band(axes, run["time"].values, run["kernel.smallest"].values, index, name)
-    _named(axes, STEPS, "eig_min(Θ_t)")
+    label_axes(axes, STEPS, "eig_min(Θ_t)")
 
 
-def pruning(axes: Axes, runs: Runs, what: str, title: str) -> None:
+def pruning(axes: Axes, runs: Results, what: str, title: str) -> None:
     """A curve of pruned networks against the number of pruned nodes; accuracies are one minus errors."""
     for index, (name, run) in enumerate(runs.items()):
         curve = run[f"pruning.hidden.{what}"].values
         counts = _few(curve.shape[1])
         band(axes, counts, _shown(curve[:, counts], what), index, name)
-    _named(axes, "number of pruned nodes", title)
+    label_axes(axes, "number of pruned nodes", title)
 
 
-def transfer(axes: Axes, runs: Runs, counts: Sequence[int], what: str, title: str) -> None:
+def transfer(axes: Axes, runs: Results, counts: Sequence[int], what: str, title: str) -> None:
     """A curve of transferred networks against the number of features."""
     for index, (name, run) in enumerate(runs.items()):
         curve = run[f"transfer.hidden.{what}"].values
         band(axes, np.asarray(counts), _shown(curve, what), index, name, marker=".")
     axes.set_xscale("log")
-    _named(axes, "number of features", title)
+    label_axes(axes, "number of features", title)
 
 
 def _few(points: int) -> np.ndarray:
@@ -88,9 +90,3 @@ def _few(points: int) -> np.ndarray:
 
 def _shown(curve: np.ndarray, what: str) -> np.ndarray:
     return 1 - curve if what.endswith("_error") else curve
-
-
-def _named(axes: Axes, x: str, title: str) -> None:
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(which="both", labelsize=7)

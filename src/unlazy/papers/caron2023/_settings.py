@@ -1,4 +1,4 @@
-"""What the experiments of this paper share: the four settings of (γ, α), the network, the flow and when to look."""
+"""What the experiments of this paper share: the four settings of (γ, α), the network, and how runs are read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from unlazy.papers._base import Results, option
+
 Setting = tuple[float, float]  # γ and α
-Runs = dict[str, xr.Dataset]  # by setting, the laziest first
 
 
 def label(setting: Setting) -> str:
@@ -34,22 +35,16 @@ def network(width: int, setting: Setting, **options: Any) -> dict[str, Any]:
     return {"kind": "two-layer", "width": width, "activation": "relu", "scaling": scaling, **options}
 
 
-def looks(end: float, count: int) -> list[float]:
-    """Look often at the start, where curves bend, less often later."""
-    return [float(round(end * share**2)) for share in np.linspace(0.0, 1.0, count)]
+def setting_of(run: xr.Dataset) -> Setting:
+    """Give γ and α of a stored run."""
+    return option(run, "network.scaling.gamma"), option(run, "network.scaling.weights.alpha")
 
 
-def setting_of(name: str) -> Setting:
-    """Read γ and α from a label."""
-    parts = dict(part.split(" = ") for part in name.split(", "))
-    return float(parts["γ"]), float(parts.get("α", 0.5))
-
-
-def by_gamma(runs: Runs) -> dict[float, list[str]]:
-    """Put settings of equal γ together, the largest γ first."""
+def by_gamma(runs: Results) -> dict[float, list[str]]:
+    """Put labels of runs with equal γ together, the largest γ first."""
     found: dict[float, list[str]] = {}
-    for name in runs:
-        found.setdefault(setting_of(name)[0], []).append(name)
+    for name, run in runs.items():
+        found.setdefault(setting_of(run)[0], []).append(name)
     return dict(sorted(found.items(), reverse=True))
 
 
@@ -78,12 +73,6 @@ def robustness(run: xr.Dataset, what: str = "train_risk") -> np.ndarray:
     curve = run[f"pruning.hidden.{what}"].values
     rise = curve - curve[:, :1]
     return rise.mean(axis=1) / rise[:, -1]
-
-
-def spread(values: np.ndarray, digits: int = 3) -> str:
-    """Give mean and, with several seeds, standard deviation in words."""
-    mean = f"{values.mean():.{digits}g}"
-    return f"{mean} ± {values.std(ddof=1):.1g}" if len(values) > 1 else mean
 
 
 def listed(values: dict[str, str]) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unlazy.data import at_hand, images
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, values
+from unlazy.papers._curves import quadratic_times
 from unlazy.papers.caron2023 import _claims as claims
 from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import TEXT, Setting, label, looks, network
+from unlazy.papers.caron2023._settings import TEXT, Setting, label, network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,7 +60,7 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
     sizes = _SCALES[scale]
     data, embedding = _data(scale)
     steps = sizes.steps * (_LONGER if data["kind"] == "digits" else 1)
-    times = looks(float(steps), sizes.looks)
+    times = quadratic_times(float(steps), sizes.looks)
     return Recipe(
         name=f"caron2023 {data['kind']} patches {label(setting)}",
         data=data,
@@ -80,46 +82,37 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
 class Cifar(Panel):
     """Figures 4 and 11: test risk, weights and pruning, for the four settings or for several γ at one α."""
 
-    def __init__(self, figure: str, by_gamma: bool) -> None:
-        self.key = f"caron2023/{figure}"
+    scales: Mapping[Scale, str] = {
+        scale: f"m = {sizes.width}, {'CIFAR-10 in part, or digits' if scale == 'quick' else 'CIFAR-10'}, "
+        f"{sizes.steps:,} steps{f' (digits: {_LONGER * sizes.steps:,})' if scale == 'quick' else ''}, "
+        f"{sizes.seeds} seeds"
+        for scale, sizes in _SCALES.items()
+    }
+    caption = (
+        "Test risk, movement of the weight that has moved most, and test risk and accuracy of pruned networks, for "
+        "f_c(x) = Σ √λ_j a_jc relu(w_j·Φ(x)/√D) with Zipf weights (eq. 1, 4), trained with cross-entropy by SGD on "
+        "batches of 64 at rate 5. Φ stands in for the paper's pretrained features: random patches, that is, "
+        "untrained filters, rectified and averaged over quadrants. The number of steps is our choice, and so are γ "
+        "and α of figure 11. Thick lines are medians over seeds, thin ones the seeds. At quick scale digits of "
+        "scikit-learn take the place of CIFAR-10 where it is not at hand."
+    )
+
+    def __init__(self, number: int, by_gamma: bool) -> None:
+        self.key = f"caron2023/fig{number}"
         self.settings = _BY_GAMMA if by_gamma else TEXT
         more = "for five γ" if by_gamma else "for four node scalings"
-        self.title = f"Figure {figure.removeprefix('fig')}: image features with cross-entropy, {more}"
+        self.title = f"Figure {number}: image features with cross-entropy, {more}"
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, steps and seeds."""
-        return {
-            scale: f"m = {sizes.width}, {'CIFAR-10 in part, or digits' if scale == 'quick' else 'CIFAR-10'}, "
-            f"{sizes.steps:,} steps{f' (digits: {_LONGER * sizes.steps:,})' if scale == 'quick' else ''}, "
-            f"{sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Test risk, movement of the weight that has moved most, and test risk and accuracy of pruned networks, for "
-            "f_c(x) = Σ √λ_j a_jc relu(w_j·Φ(x)/√D) with Zipf weights (eq. 1, 4), trained with cross-entropy by SGD on "
-            "batches of 64 at rate 5. Φ stands in for the paper's pretrained features: random patches, that is, "
-            "untrained filters, rectified and averaged over quadrants. The number of steps is our choice, and so are γ "
-            "and α of figure 11. Thick lines are medians over seeds, thin ones the seeds. At quick scale digits of "
-            "scikit-learn take the place of CIFAR-10 where it is not at hand."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings."""
-        return {label(setting): lab.run(recipe(scale, setting, seeds)) for setting in self.settings}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All settings."""
+        return {label(setting): recipe(scale, setting, seeds) for setting in self.settings}
 
     def claims(self, results: Results) -> list[Claim]:
         """Weights and pruning, as before."""
-        check_finished(results)
-        runs = dict(results)
         return [
-            claims.weights_move(runs),
-            claims.prunes(runs, "test_risk", "test risk"),
-            claims.prunes(runs, "test_error", "share of errors on the test set"),
+            claims.weights_move(results),
+            claims.prunes(results, "test_risk", "test risk"),
+            claims.prunes(results, "test_error", "share of errors on the test set"),
         ]
 
     def draw(self, results: Results) -> Figure:
@@ -132,7 +125,6 @@ class Cifar(Panel):
         draw.pruning(axes[2], runs, "test_risk", "test risk, pruned")
         draw.pruning(axes[3], runs, "test_error", "test accuracy, pruned")
         axes[0].legend(fontsize=7)
-        stored = str(next(iter(runs.values())).attrs.get("recipe", ""))
-        data = "digits" if '"digits"' in stored else "CIFAR-10"
+        data = "digits" if "digits" in values(results, "data.kind") else "CIFAR-10"
         figure.suptitle(f"caron2023, {data} on random patches (a stand-in for pretrained features)", fontsize=10)
         return figure

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unlazy.data import at_hand, images
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._curves import quadratic_times
 from unlazy.papers.caron2023 import _claims as claims
 from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, looks, network
+from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +63,7 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
         },
         network=network(sizes.width, setting),
         flow=FLOW,
-        times=looks(sizes.end, sizes.looks),
+        times=quadratic_times(sizes.end, sizes.looks),
         probes=[
             "train-loss",
             "test-loss",
@@ -76,96 +78,69 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
     )
 
 
-def _told(results: Results) -> str:
-    stored = str(next(iter(results.values())).attrs.get("recipe", ""))
-    return "digits of scikit-learn instead of MNIST" if '"digits"' in stored else "MNIST"
+def _data_in_words(results: Results) -> str:
+    return "digits of scikit-learn instead of MNIST" if "digits" in values(results, "data.kind") else "MNIST"
 
 
-class DigitImages(Panel):
+class _Digits(Panel):
+    """What figures 3 and 10 share: their runs."""
+
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All settings."""
+        return {label(setting): recipe(scale, setting, seeds) for setting in TEXT}
+
+
+class DigitImages(_Digits):
     """Figure 10: all that is seen on MNIST."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"caron2023/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: classification of digits, in full"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, samples, horizon and seeds."""
-        return {
-            scale: f"m = {sizes.width}, n = {sizes.n}, {'MNIST or digits' if scale == 'quick' else 'MNIST'}, "
-            f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
-            f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings."""
-        return {label(setting): lab.run(recipe(scale, setting, seeds)) for setting in TEXT}
+    key = "caron2023/fig10"
+    title = "Figure 10: classification of digits, in full"
+    scales: Mapping[Scale, str] = {
+        scale: f"m = {sizes.width}, n = {sizes.n}, {'MNIST or digits' if scale == 'quick' else 'MNIST'}, "
+        f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
+        for scale, sizes in _SCALES.items()
+    }
+    caption = (
+        "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
+        f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
+    )
 
     def claims(self, results: Results) -> list[Claim]:
         """As for regression; Theorem 4.1 speaks of one output only."""
-        check_finished(results)
-        runs = dict(results)
         return [
-            claims.faster(runs),
-            claims.eigenvalues(runs),
-            claims.weights_move(runs),
-            claims.kernel_moves(runs),
-            claims.prunes(runs),
-            claims.transfers(runs, _COUNTS, classes=10),
+            claims.faster(results),
+            claims.eigenvalues(results),
+            claims.weights_move(results),
+            claims.kernel_moves(results),
+            claims.prunes(results),
+            claims.transfers(results, _COUNTS, classes=10),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
-        return draw.everything(dict(results), _COUNTS, f"caron2023, {_told(results)}")
+        return draw.everything(results, _COUNTS, f"caron2023, {_data_in_words(results)}")
 
 
-class DigitSubset(Panel):
+class DigitSubset(_Digits):
     """Figure 3: test accuracies of pruned and transferred networks, from the runs of figure 10."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"caron2023/{figure}"
-        self.title = "Figure 3: test accuracies of pruned and transferred networks on digits"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """As figure 10, whose runs these are."""
-        return {
-            scale: f"m = {sizes.width}, n = {sizes.n}, the runs of figure 10, {sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return f"Test accuracies of pruned networks, and of networks trained on transferred features. {_SETTING}."
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings, or find them stored."""
-        return {label(setting): lab.run(recipe(scale, setting, seeds)) for setting in TEXT}
+    key = "caron2023/fig3"
+    title = "Figure 3: test accuracies of pruned and transferred networks on digits"
+    scales = by_scale(_SCALES, lambda s: f"m = {s.width}, n = {s.n}, the runs of figure 10, {s.seeds} seeds")
+    caption = f"Test accuracies of pruned networks, and of networks trained on transferred features. {_SETTING}."
 
     def claims(self, results: Results) -> list[Claim]:
         """Pruning and transfer, by accuracy."""
-        check_finished(results)
-        runs = dict(results)
         return [
-            claims.prunes(runs, "test_error", "share of errors on the test set"),
-            claims.transfers(runs, _COUNTS, classes=10, what="test_error", words="share of errors"),
+            claims.prunes(results, "test_error", "share of errors on the test set"),
+            claims.transfers(results, _COUNTS, classes=10, what="test_error", words="share of errors"),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Two axes, as in the paper."""
-        runs = dict(results)
         figure, axes = canvas(2, 8.0, 3.4)
-        draw.pruning(axes[0], runs, "test_error", "test accuracy, pruned")
-        draw.transfer(axes[1], runs, _COUNTS, "test_error", "test accuracy, transferred")
+        draw.pruning(axes[0], results, "test_error", "test accuracy, pruned")
+        draw.transfer(axes[1], results, _COUNTS, "test_error", "test accuracy, transferred")
         axes[0].legend(fontsize=7)
-        figure.suptitle(f"caron2023, {_told(results)}", fontsize=10)
+        figure.suptitle(f"caron2023, {_data_in_words(results)}", fontsize=10)
         return figure

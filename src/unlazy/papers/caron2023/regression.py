@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unlazy.data import at_hand, tabular
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._curves import quadratic_times
 from unlazy.papers.caron2023 import _claims as claims
 from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import FLOW, TEXT, Runs, Setting, label, looks, network
+from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +75,7 @@ def recipe(scale: Scale, name: str, setting: Setting, seeds: int | None) -> Reci
         data=data,
         network=network(sizes.width, setting),
         flow=FLOW,
-        times=looks(sizes.end, sizes.looks),
+        times=quadratic_times(sizes.end, sizes.looks),
         probes=[
             "train-loss",
             "test-loss",
@@ -87,19 +88,14 @@ def recipe(scale: Scale, name: str, setting: Setting, seeds: int | None) -> Reci
     )
 
 
-def _run(scale: Scale, name: str, lab: Lab, seeds: int | None) -> Runs:
-    return {label(setting): lab.run(recipe(scale, name, setting, seeds)) for setting in TEXT}
+def _of(results: Results, name: str) -> Results:
+    """Pick the runs of one set out of all four."""
+    return {label(setting): results[f"{name} {label(setting)}"] for setting in TEXT}
 
 
-def _of(results: Results, name: str) -> Runs:
-    """Pick the runs of one set out of many ("concrete γ = 1")."""
-    return {key.removeprefix(f"{name} "): run for key, run in results.items() if key.startswith(f"{name} ")}
-
-
-def _told(results: Results, name: str) -> str:
+def _data_in_words(results: Results, name: str) -> str:
     """Name the set that was really used."""
-    stored = str(next(iter(results.values())).attrs.get("recipe", ""))
-    return f"simulated data instead of {name}" if '"sphere-sine"' in stored else name
+    return f"simulated data instead of {name}" if "sphere-sine" in values(results, "data.kind") else name
 
 
 def floors(sets: claims.Sets) -> np.ndarray:
@@ -116,83 +112,63 @@ def floors(sets: claims.Sets) -> np.ndarray:
 class Regression(Panel):
     """Figures 6 to 9: all that is seen on one table."""
 
-    def __init__(self, figure: str, name: str) -> None:
-        self.key = f"caron2023/{figure}"
-        self.name = name
-        self.title = f"Figure {figure.removeprefix('fig')}: regression on the {name} set"
+    caption = (
+        "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
+        f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, horizon and seeds."""
-        return {
-            scale: f"m = {sizes.width}, {self.name} {'in part, or simulated' if scale == 'quick' else '(40/20/40)'}, "
+    def __init__(self, number: int, name: str) -> None:
+        self.key = f"caron2023/fig{number}"
+        self.name = name
+        self.title = f"Figure {number}: regression on the {name} set"
+        self.scales = {
+            scale: f"m = {sizes.width}, {name} {'in part, or simulated' if scale == 'quick' else '(40/20/40)'}, "
             f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
             for scale, sizes in _SCALES.items()
         }
 
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
-            f"the NTG, risks of pruned networks, and risks of networks trained on transferred features. {_SETTING}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings."""
-        return _run(scale, self.name, lab, seeds)
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All settings."""
+        return {label(setting): recipe(scale, self.name, setting, seeds) for setting in TEXT}
 
     def claims(self, results: Results) -> list[Claim]:
         """All that the paper says of its regression experiments."""
-        check_finished(results)
-        runs = dict(results)
-        one = next(iter(runs.values()))
+        one = next(iter(results.values()))
         sets = claims.training_sets(one)
         return [
-            claims.faster(runs, floors(sets)),
-            claims.eigenvalues(runs, claims.gates_between(sets, one["weight-movement.hidden"].shape[2])),
-            claims.weights_move(runs),
-            claims.kernel_moves(runs),
-            claims.prunes(runs),
-            claims.transfers(runs, _COUNTS),
-            claims.theorem(runs, "bcd"),
+            claims.faster(results, floors(sets)),
+            claims.eigenvalues(results, claims.gates_between(sets, one["weight-movement.hidden"].shape[2])),
+            claims.weights_move(results),
+            claims.kernel_moves(results),
+            claims.prunes(results),
+            claims.transfers(results, _COUNTS),
+            claims.theorem(results, "bcd"),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
-        return draw.everything(dict(results), _COUNTS, f"caron2023, {_told(results, self.name)}")
+        return draw.everything(results, _COUNTS, f"caron2023, {_data_in_words(results, self.name)}")
 
 
 class RegressionSubset(Panel):
     """Figure 2: one axis of each of figures 6 to 9."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"caron2023/{figure}"
-        self.title = "Figure 2: weights, NTG, pruning and transfer on four regression sets"
+    key = "caron2023/fig2"
+    title = "Figure 2: weights, NTG, pruning and transfer on four regression sets"
+    scales = by_scale(
+        _SCALES, lambda s: f"m = {s.width}, the runs of figures 6 to 9, t = {s.end:,.0f}, {s.seeds} seeds"
+    )
+    caption = (
+        "Movement of the weight that has moved most (concrete), change of the NTG (energy), training risk of "
+        f"pruned networks (airfoil), test risk of networks trained on transferred features (plant). {_SETTING}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """As figures 6 to 9, whose runs these are."""
-        return {
-            scale: f"m = {sizes.width}, the runs of figures 6 to 9, t = {sizes.end:,.0f}, {sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Movement of the weight that has moved most (concrete), change of the NTG (energy), training risk of "
-            f"pruned networks (airfoil), test risk of networks trained on transferred features (plant). {_SETTING}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings on all four sets; figures 6 to 9 share every run."""
-        return {f"{name} {setting}": run for name in _SETS for setting, run in _run(scale, name, lab, seeds).items()}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All settings on all four sets; figures 6 to 9 share every run."""
+        return {f"{name} {label(setting)}": recipe(scale, name, setting, seeds) for name in _SETS for setting in TEXT}
 
     def claims(self, results: Results) -> list[Claim]:
         """What each of the four axes shows."""
-        check_finished(results)
         return [
             claims.weights_move(_of(results, "concrete")),
             claims.kernel_moves(_of(results, "energy")),
@@ -208,7 +184,7 @@ class RegressionSubset(Panel):
         draw.pruning(axes[2], _of(results, "airfoil"), "train_risk", "training risk, pruned")
         draw.transfer(axes[3], _of(results, "plant"), _COUNTS, "test_risk", "test risk, transferred")
         for one, name in zip(axes, _SETS, strict=True):
-            one.set_title(f"{_told(_of(results, name), name)}: {one.get_title()}", fontsize=8)
+            one.set_title(f"{_data_in_words(_of(results, name), name)}: {one.get_title()}", fontsize=8)
         axes[0].legend(fontsize=7)
         figure.suptitle("caron2023, regression", fontsize=10)
         return figure

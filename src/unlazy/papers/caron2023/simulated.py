@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale
+from unlazy.papers._curves import mean_sd, quadratic_times
 from unlazy.papers.caron2023 import _claims as claims
 from unlazy.papers.caron2023 import _draw as draw
 from unlazy.papers.caron2023._settings import (
     FLOW,
     RELEASED,
     TEXT,
-    Runs,
     Setting,
     end_risk,
     label,
     listed,
-    looks,
     network,
     setting_of,
-    spread,
 )
 
 if TYPE_CHECKING:
@@ -51,27 +49,18 @@ _NEAR = 0.01  # of its start a risk is "near zero": an eye cannot tell it from z
 class Simulated(Panel):
     """Figure 1: risk, weights, NTG and its smallest eigenvalue along training, for four settings of (γ, α)."""
 
-    def __init__(self, figure: str, released: bool) -> None:
-        self.key = f"caron2023/{figure}"
+    def __init__(self, released: bool) -> None:
+        self.key = "caron2023/fig1-released" if released else "caron2023/fig1"
         self.demo = not released
         self.noise = 0.1 if released else 1.0
         self.settings = RELEASED if released else TEXT
         more = " (settings of the released code)" if released else ""
         self.title = f"Figure 1: simulated data, four node scalings{more}"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, samples, horizon and seeds."""
-        return {
-            scale: f"m = {sizes.width}, n = {sizes.n}, d = {_D}, noise {self.noise:g}, t = {sizes.end:,.0f}, "
-            f"{sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
+        self.scales = by_scale(
+            _SCALES,
+            lambda s: f"m = {s.width}, n = {s.n}, d = {_D}, noise {self.noise:g}, t = {s.end:,.0f}, {s.seeds} seeds",
+        )
+        self.caption = (
             "Training risk, movement of the weight that has moved most at the end, change of the NTG in operator norm "
             "and its smallest eigenvalue, for f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along "
             "gradient flow on the mean of (f - y)²; one unit of t is one of the paper's GD steps (rate 1). Thick lines "
@@ -88,46 +77,43 @@ class Simulated(Panel):
             data={"kind": "sphere-sine", "n": sizes.n, "d": _D, "noise": self.noise},
             network=network(sizes.width, setting),
             flow=FLOW,
-            times=looks(sizes.end, sizes.looks),
+            times=quadratic_times(sizes.end, sizes.looks),
             probes=["train-loss", "weight-movement", "kernel"],
             seeds=seeds or sizes.seeds,
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all settings."""
-        return {label(one): lab.run(self.recipe(scale, one, seeds)) for one in self.settings}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All settings."""
+        return {label(one): self.recipe(scale, one, seeds) for one in self.settings}
 
     def claims(self, results: Results) -> list[Claim]:
         """Risk, rate and eigenvalues with γ; movement against γ and α; Theorem 4.1 along the way."""
-        check_finished(results)
-        runs = dict(results)
         return [
-            _near_zero(runs),
-            claims.faster(runs),
-            claims.eigenvalues(runs),
-            claims.weights_move(runs),
-            claims.kernel_moves(runs),
-            claims.theorem(runs),
+            _near_zero(results),
+            claims.faster(results),
+            claims.eigenvalues(results),
+            claims.weights_move(results),
+            claims.kernel_moves(results),
+            claims.theorem(results),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Four axes in a row, as in the paper."""
-        runs = dict(results)
         figure, axes = canvas(4, 13.0, 3.2)
-        draw.risk(axes[0], runs)
-        draw.weights(axes[1], runs)
-        draw.kernel(axes[2], runs)
-        draw.smallest(axes[3], runs)
+        draw.risk(axes[0], results)
+        draw.weights(axes[1], results)
+        draw.kernel(axes[2], results)
+        draw.smallest(axes[3], results)
         axes[0].legend(fontsize=7)
         figure.suptitle(f"caron2023, simulated data, noise {self.noise:g}", fontsize=10)
         return figure
 
 
-def _near_zero(runs: Runs) -> Claim:
+def _near_zero(runs: Results) -> Claim:
     shares = {name: end_risk(run) / run["train-loss"].values[:, 0] for name, run in runs.items()}
     return Claim(
         text=f"for γ > 0 the training risk ends below {_NEAR:.0%} of its start (every seed)",
         paper="for γ > 0, GD achieves near-zero training error",
-        measured=listed({name: spread(share) for name, share in shares.items()}),
-        holds=all(bool(np.all(share < _NEAR)) for name, share in shares.items() if setting_of(name)[0] > 0),
+        measured=listed({name: mean_sd(share) for name, share in shares.items()}),
+        holds=all(bool(np.all(share < _NEAR)) for name, share in shares.items() if setting_of(runs[name])[0] > 0),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +9,10 @@ import numpy as np
 from scipy.special import zeta
 
 from unlazy.activations import Relu
-from unlazy.lab import Lab, Recipe, draw_data, parse
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
-from unlazy.papers.caron2023._settings import network
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe, draw_data
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers.caron2023._settings import network, setting_of
 from unlazy.theory.caron2023 import node_variance
 
 if TYPE_CHECKING:
@@ -55,34 +54,24 @@ def recipe(scale: Scale, alpha: float, seeds: int | None) -> Recipe:
 class SquaredWeights(Panel):
     """Figure 5: Σ λ̃_j² against α, beside the variance of the NTG of networks drawn."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"caron2023/{figure}"
-        self.title = "Figure 5: sum of squared Zipf weights"
+    key = "caron2023/fig5"
+    title = "Figure 5: sum of squared Zipf weights"
+    scales = by_scale(_SCALES, lambda s: f"m = {s.width:,}, γ = 0, {s.seeds} seeds")
+    caption = (
+        "The line is Σ λ̃_j² = ζ(2/α)/ζ(1/α)² of infinitely many nodes. The paper draws it alone; the dots, with "
+        "four standard errors, are the variance of the NTG of networks drawn with γ = 0 on five points, over "
+        "C_0(X), which eq. 12 says is the same in the limit of infinite width."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width and seeds."""
-        return {scale: f"m = {sizes.width:,}, γ = 0, {sizes.seeds} seeds" for scale, sizes in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "The line is Σ λ̃_j² = ζ(2/α)/ζ(1/α)² of infinitely many nodes. The paper draws it alone; the dots, with "
-            "four standard errors, are the variance of the NTG of networks drawn with γ = 0 on five points, over "
-            "C_0(X), which eq. 12 says is the same in the limit of infinite width."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Draw networks for every α."""
-        return {f"α = {alpha:g}": lab.run(recipe(scale, alpha, seeds)) for alpha in _ALPHAS}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Networks for every α."""
+        return {f"α = {alpha:g}": recipe(scale, alpha, seeds) for alpha in _ALPHAS}
 
     def claims(self, results: Results) -> list[Claim]:
         """The sum falls with α, to 0 at α = 1, and it is the variance of the NTG."""
-        check_finished(results)
         alphas = np.linspace(0.02, 0.9999, 500)
         sums = squared_sum(alphas)
-        finite = {name: _of_width(_alpha(name), run) for name, run in results.items()}
+        finite = {name: _of_width(run) for name, run in results.items()}
         seen = {name: variance(run) for name, run in results.items()}
         return [
             Claim(
@@ -108,7 +97,7 @@ class SquaredWeights(Panel):
         alphas = np.linspace(0.02, 0.999, 400)
         axes.plot(alphas, squared_sum(alphas), color=ORDERED[1], label="Σ λ̃²")
         seen = np.array([variance(run) for run in results.values()])
-        dots = [_alpha(name) for name in results]
+        dots = [setting_of(run)[1] for run in results.values()]
         named = "variance of the NTG / C₀"
         axes.errorbar(dots, seen[:, 0], _ERRORS * seen[:, 1], fmt="o", color=ORDERED[2], capsize=3, label=named)
         axes.set_xlabel("α")
@@ -117,14 +106,9 @@ class SquaredWeights(Panel):
         return figure
 
 
-def _alpha(name: str) -> float:
-    return float(name.partition(" = ")[2])
-
-
-def _of_width(alpha: float, run: xr.Dataset) -> float:
+def _of_width(run: xr.Dataset) -> float:
     """Σ_j λ_{m,j}² of the network's own m nodes: for α near 1 the tail beyond them still matters."""
-    width = json.loads(run.attrs["recipe"])["network"]["width"]
-    shares = np.arange(1, width + 1, dtype=float) ** (-1 / alpha)
+    shares = np.arange(1, option(run, "network.width") + 1, dtype=float) ** (-1 / setting_of(run)[1])
     return float(np.sum((shares / shares.sum()) ** 2))
 
 
@@ -132,7 +116,7 @@ def variance(run: xr.Dataset) -> tuple[float, float]:
     """E‖Θ - Θ*‖_F² / C_0(X) over seeds, and its standard error; Θ* is the mean over seeds."""
     theta = run["kernel-matrix"].values[:, 0]
     count = len(theta)
-    (data, *_) = draw_data(parse(json.loads(run.attrs["recipe"])))
+    (data, *_) = draw_data(recipe_of(run))
     apart = np.sum((theta - theta.mean(axis=0)) ** 2, axis=(1, 2)) * count / (count - 1)
     scale = node_variance(Relu(), data.x)
     return float(apart.mean() / scale), float(apart.std(ddof=1) / np.sqrt(count) / scale)

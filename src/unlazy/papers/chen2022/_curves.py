@@ -1,13 +1,12 @@
-"""What the experiments of this paper share: when to look, and how straight, far apart or steep curves are."""
+"""What the experiments of this paper share: sizes of the runs, and how straight, far apart or steep curves are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.papers._base import Results
+from unlazy.papers._base import Results, values
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,16 +16,9 @@ STRAIGHT = 0.95  # share of the variance of log-loss that a straight line must e
 AGREE = 0.05  # two curves agree if they lie within this share of their own height: about what an eye can tell
 
 
-def looks(end: float) -> list[float]:
-    """Look often at the start, where test errors move most, less often later."""
-    return [float(round(end * share**2)) for share in np.linspace(0.0, 1.0, 41)]
-
-
-def sizes_of(results: Results) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Read widths and sample sizes from labels such as "ours m=512 n=200", in the order in which they were run."""
-    words = [label.split() for label in results]
-    widths, samples = (dict.fromkeys(int(word[place].partition("=")[2]) for word in words) for place in (-2, -1))
-    return tuple(widths), tuple(samples)
+def sizes_of(results: Results) -> tuple[list[int], list[int]]:
+    """Give the widths and the numbers of samples of all runs, in the order of the runs."""
+    return values(results, "network.width"), values(results, "data.n")
 
 
 def window(loss: np.ndarray) -> np.ndarray:
@@ -70,8 +62,3 @@ def distance(one: xr.Dataset, other: xr.Dataset) -> float:
         fall = np.ptp(np.log(a[both]))
         shares.append(np.median(np.abs(np.log(a[both] / b[both]))) / fall if fall > 0 else np.inf)
     return float(np.median(shares))
-
-
-def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Fit values = const x sizes^p and give p."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])

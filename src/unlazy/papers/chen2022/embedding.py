@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import band, bars, canvas
-from unlazy.papers.chen2022._curves import AGREE, distance, looks, sizes_of
+from unlazy.figures import band, bars, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
+from unlazy.papers._curves import quadratic_times
+from unlazy.papers.chen2022._curves import AGREE, distance, sizes_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -60,16 +61,16 @@ def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> R
         },
         # Gram coordinates also where weights are fewer: there gates are averaged over a step, which halves the steps.
         flow={"kind": "gradient-flow", "tolerance": 1e-3, "coordinates": "gram"},
-        times=looks(sizes.end),
+        times=quadratic_times(sizes.end),
         probes=["train-loss", "test-loss"],
         seeds=seeds or sizes.seeds,
         dtype="float32",  # the chatter of ReLU gates is far above its rounding
     )
 
 
-def _run(scale: Scale, widths: Sequence[int], lab: Lab, seeds: int | None) -> Results:
+def _recipes(scale: Scale, widths: Sequence[int], seeds: int | None) -> dict[str, Recipe]:
     return {
-        f"{model} m={m} n={n}": lab.run(recipe(scale, model, m, n, seeds))
+        f"{model} m={m} n={n}": recipe(scale, model, m, n, seeds)
         for m in widths
         for n in _SCALES[scale].samples
         for model in _MODELS
@@ -79,30 +80,20 @@ def _run(scale: Scale, widths: Sequence[int], lab: Lab, seeds: int | None) -> Re
 class AgainstSamples(Panel):
     """Figure 2: test error after training against n, with and without the quadratic embedding."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"chen2022/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: test error with and without quadratic embedding"
+    key = "chen2022/fig2"
+    title = "Figure 2: test error with and without quadratic embedding"
+    scales = by_scale(_SCALES, lambda s: _settings(s.widths[1:], s))
+    caption = (
+        f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
+        "deviation, as in the paper; faint dots are the seeds. The paper does not list its n: these are our choice."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, samples, horizon and seeds."""
-        return {scale: _settings(sizes.widths[1:], sizes) for scale, sizes in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
-            "deviation, as in the paper; faint dots are the seeds. The paper does not list its n: these are our choice."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run both models for every n at the larger width."""
-        return _run(scale, _SCALES[scale].widths[1:], lab, seeds)
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Both models for every n at the larger width."""
+        return _recipes(scale, _SCALES[scale].widths[1:], seeds)
 
     def claims(self, results: Results) -> list[Claim]:
         """The augmented network has the lower test error at every n."""
-        check_finished(results)
         (width,), samples = sizes_of(results)
         return [_lower(results, (width,), samples)]
 
@@ -110,8 +101,9 @@ class AgainstSamples(Panel):
         """Test error against n, a line for each model."""
         figure, (axes,) = canvas()
         (width,), samples = sizes_of(results)
+        runs = _runs(results)
         for index, model in enumerate(_MODELS):
-            ends = np.stack([_end(results[f"{model} m={width} n={n}"]) for n in samples], axis=1)
+            ends = np.stack([_end(runs[model, width, n]) for n in samples], axis=1)
             bars(axes, samples, ends, index, f"{model} shallow network")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("n")
@@ -124,32 +116,23 @@ class AgainstSamples(Panel):
 class AgainstSteps(Panel):
     """Figure 6: training loss and test error against t for both models, at two widths, a column for each n."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"chen2022/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: learning curves with and without quadratic embedding"
+    key = "chen2022/fig6"
+    title = "Figure 6: learning curves with and without quadratic embedding"
+    scales = by_scale(_SCALES, lambda s: _settings(s.widths, s))
+    caption = (
+        f"Training loss and test error along training: {_SETTING}. Lines are medians over seeds, thin ones the "
+        "seeds; the paper draws means. Its n are not listed: these are our choice."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, samples, horizon and seeds."""
-        return {scale: _settings(sizes.widths, sizes) for scale, sizes in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"Training loss and test error along training: {_SETTING}. Lines are medians over seeds, thin ones the "
-            "seeds; the paper draws means. Its n are not listed: these are our choice."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run both models for every n at both widths; figure 2 shares those of the larger one."""
-        return _run(scale, _SCALES[scale].widths, lab, seeds)
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Both models for every n at both widths; figure 2 shares those of the larger one."""
+        return _recipes(scale, _SCALES[scale].widths, seeds)
 
     def claims(self, results: Results) -> list[Claim]:
         """Both widths give the same curves, and at both the augmented network has the lower test error."""
-        check_finished(results)
         widths, samples = sizes_of(results)
-        curves = {(model, n): [results[f"{model} m={m} n={n}"] for m in widths] for model in _MODELS for n in samples}
+        runs = _runs(results)
+        curves = {(model, n): [runs[model, m, n] for m in widths] for model in _MODELS for n in samples}
         apart = {key: _apart(*runs) for key, runs in curves.items()}
         train = {key: distance(*runs) for key, runs in curves.items()}
         return [
@@ -173,26 +156,33 @@ class AgainstSteps(Panel):
     def draw(self, results: Results) -> Figure:
         """Training losses above test errors, a column for each n; colour tells the model and dashes the width."""
         widths, samples = sizes_of(results)
-        figure, grid = canvas(len(samples), 3.2 * len(samples), 5.8, rows=2)
+        figure, axes = canvas(len(samples), 3.2 * len(samples), 5.8, rows=2)
         figure.suptitle("chen2022, experiment 2: quadratic teacher, d = 30", fontsize=10)
-        above, below = grid[: len(samples)], grid[len(samples) :]
+        above, below, runs = axes[: len(samples)], axes[len(samples) :], _runs(results)
         for column, n in enumerate(samples):
             for index, model in enumerate(_MODELS):
                 for dash, m in enumerate(widths):
-                    run, label = results[f"{model} m={m} n={n}"], f"{model}, m = {m}"
+                    run, label = runs[model, m, n], f"{model}, m = {m}"
                     band(above[column], run["time"].values, run["train-loss"].values, index, label, dash=dash)
                     band(below[column], run["time"].values, run["test-loss"].values, index, label, dash=dash)
             above[column].set_yscale("log")
             above[column].set_ylim(bottom=_BOTTOM)
             above[column].set_title(f"n = {n}", fontsize=10)
             below[column].set_xlabel("t (GD steps of size 1)")
-        top = max(axes.get_ylim()[1] for axes in below)
-        for axes in below:
-            axes.set_ylim(0, top)  # one height for all n, so that columns can be compared
+        top = max(one.get_ylim()[1] for one in below)
+        for one in below:
+            one.set_ylim(0, top)  # one height for all n, so that columns can be compared
         above[0].set_ylabel("training loss, mean of ½ (f - y)²")
         below[0].set_ylabel("test error, mean of ½ (f - y)²")
         below[0].legend(fontsize=8, loc="lower left")
         return figure
+
+
+def _runs(results: Results) -> dict[tuple[str, int, int], xr.Dataset]:
+    """Arrange runs by model, width and number of samples."""
+    runs = grid(results, "network.embedding", "network.width", "data.n")
+    names = {embedding: model for model, embedding in _MODELS.items()}
+    return {(names[embedding], m, n): run for (embedding, m, n), run in runs.items()}
 
 
 def _end(run: xr.Dataset) -> np.ndarray:
@@ -202,7 +192,8 @@ def _end(run: xr.Dataset) -> np.ndarray:
 
 def _lower(results: Results, widths: Sequence[int], samples: Sequence[int]) -> Claim:
     """Compare the models on equal teachers, samples and tests, seed by seed: no spread between seeds can hide it."""
-    pairs = [(m, n, *(_end(results[f"{model} m={m} n={n}"]) for model in _MODELS)) for m in widths for n in samples]
+    runs = _runs(results)
+    pairs = [(m, n, *(_end(runs[model, m, n]) for model in _MODELS)) for m in widths for n in samples]
     several = len(widths) > 1
     return Claim(
         text="for every n and every seed the augmented network ends with the lower test error",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import band, canvas
+from unlazy.figures import band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
 from unlazy.papers.chen2022._curves import AGREE, FLOOR, STRAIGHT, decay, distance, sizes_of
 
 if TYPE_CHECKING:
@@ -42,30 +42,23 @@ class RandomLabels(Panel):
     Both figures run both widths, so that each can say whether they agree; what one has run, the other finds stored.
     """
 
-    def __init__(self, figure: str, wider: bool) -> None:
-        self.key = f"chen2022/{figure}"
-        self.wider = wider
-        self.demo = wider
-        half = "" if wider else ", at half the width"
-        self.title = f"Figure {figure.removeprefix('fig')}: training loss on random labels{half}"
+    caption = (
+        "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
+        "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick "
+        "lines are medians over seeds, thin ones the seeds; the paper draws means, which the slowest seed "
+        "carries. The paper names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, horizon and seeds."""
-        return {
-            scale: f"m = {sizes.widths[self.wider]} (beside {sizes.widths[not self.wider]}), n = 20 to 160, "
-            f"t = {sizes.end:,.0f}, {sizes.seeds} seeds"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
-            "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick "
-            "lines are medians over seeds, thin ones the seeds; the paper draws means, which the slowest seed "
-            "carries. The paper names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
+    def __init__(self, number: int, wider: bool) -> None:
+        self.key = f"chen2022/fig{number}"
+        self.wider = self.demo = wider
+        self.title = f"Figure {number}: training loss on random labels{'' if wider else ', at half the width'}"
+        self.scales = by_scale(
+            _SCALES,
+            lambda s: (
+                f"m = {s.widths[wider]} (beside {s.widths[not wider]}), n = 20 to 160, t = {s.end:,.0f}, "
+                f"{s.seeds} seeds"
+            ),
         )
 
     def recipe(self, scale: Scale, width: int, n: int, seeds: int | None) -> Recipe:
@@ -81,19 +74,19 @@ class RandomLabels(Panel):
             seeds=seeds or sizes.seeds,
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run every n at both widths."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Every n at both widths, the one that is shown first."""
         widths = sorted(_SCALES[scale].widths, reverse=self.wider)
-        return {f"m={m} n={n}": lab.run(self.recipe(scale, m, n, seeds)) for m in widths for n in _SAMPLES}
+        return {f"m={m} n={n}": self.recipe(scale, m, n, seeds) for m in widths for n in _SAMPLES}
 
     def claims(self, results: Results) -> list[Claim]:
         """Linear decay for small n, slower for larger n, and the same at both widths."""
-        check_finished(results)
         (shown, other), _ = sizes_of(results)
-        fits = {n: decay(results[f"m={shown} n={n}"]) for n in _SAMPLES}
+        runs = grid(results, "network.width", "data.n")
+        fits = {n: decay(runs[shown, n]) for n in _SAMPLES}
         rates = {n: float(np.median(rate)) for n, (rate, _) in fits.items()}
         straight = {n: float(np.median(share)) for n, (_, share) in fits.items()}
-        apart = {n: distance(results[f"m={shown} n={n}"], results[f"m={other} n={n}"]) for n in _SAMPLES}
+        apart = {n: distance(runs[shown, n], runs[other, n]) for n in _SAMPLES}
         return [
             Claim(
                 text=f"n = 20 and 40: log-loss falls linearly in t (median R² over seeds >= {STRAIGHT}, down to "
@@ -121,8 +114,9 @@ class RandomLabels(Panel):
         """Loss against t on a logarithmic axis, a line for each n."""
         figure, (axes,) = canvas()
         (shown, _), _ = sizes_of(results)
+        runs = grid(results, "network.width", "data.n")
         for index, n in enumerate(_SAMPLES):
-            run = results[f"m={shown} n={n}"]
+            run = runs[shown, n]
             band(axes, run["time"].values, run["train-loss"].values, index, f"n = {n}")
         axes.set_yscale("log")
         axes.set_ylim(bottom=1e-14)

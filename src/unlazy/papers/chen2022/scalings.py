@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, SCALING, band, bars, canvas
-from unlazy.papers.chen2022._curves import FLOOR, bound, decay, exponent, looks, sizes_of
+from unlazy.figures import ORDERED, SCALING, band, bars, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
+from unlazy.papers._curves import exponent, plural, quadratic_times
+from unlazy.papers.chen2022._curves import FLOOR, bound, decay, sizes_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -70,19 +71,16 @@ def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> R
             **_MODELS[model],
         },
         flow={"kind": "gradient-flow", "tolerance": sizes.tolerance},
-        times=looks(sizes.end),
+        times=quadratic_times(sizes.end),
         probes=["train-loss", "test-loss", "feature-movement", "kernel", {"kind": "feature-pair", "neurons": _SHOWN}],
         seeds=seeds or sizes.seeds,
         dtype="float32",  # the chatter of ReLU gates is far above its rounding
     )
 
 
-def _run(scale: Scale, widths: Sequence[int], samples: Sequence[int], lab: Lab, seeds: int | None) -> Results:
+def _recipes(scale: Scale, widths: Sequence[int], samples: Sequence[int], seeds: int | None) -> dict[str, Recipe]:
     return {
-        f"{model} m={m} n={n}": lab.run(recipe(scale, model, m, n, seeds))
-        for n in samples
-        for m in widths
-        for model in _MODELS
+        f"{model} m={m} n={n}": recipe(scale, model, m, n, seeds) for n in samples for m in widths for model in _MODELS
     }
 
 
@@ -91,38 +89,30 @@ class TestErrors(Panel):
 
     __test__ = False
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"chen2022/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: test error in three scalings"
+    key = "chen2022/fig3"
+    title = "Figure 3: test error in three scalings"
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"m = {s.widths[-1]}, d = {s.d}, n = {s.samples[0]} to {s.samples[-1]}, t = {s.end:,.0f}, {plural(s.seeds)}"
+        ),
+    )
+    caption = (
+        f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
+        "deviation and faint dots the seeds, where there are several. Of its n the paper names 400, 600 and 800, "
+        "and it gives no number of seeds."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Width, samples, horizon and seeds."""
-        return {
-            scale: f"m = {sizes.widths[-1]}, d = {sizes.d}, n = {sizes.samples[0]} to {sizes.samples[-1]}, "
-            f"t = {sizes.end:,.0f}, {_seeds(sizes)}"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
-            "deviation and faint dots the seeds, where there are several. Of its n the paper names 400, 600 and 800, "
-            "and it gives no number of seeds."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all scalings for every n at the largest width; figures 4, 7 and 8 share all but the smallest n."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All scalings for every n at the largest width; figures 4, 7 and 8 share all but the smallest n."""
         sizes = _SCALES[scale]
-        return _run(scale, sizes.widths[-1:], sizes.samples, lab, seeds)
+        return _recipes(scale, sizes.widths[-1:], sizes.samples, seeds)
 
     def claims(self, results: Results) -> list[Claim]:
         """Ours is best; all improve with n, MF faster than NTK."""
-        check_finished(results)
         (width,), samples = sizes_of(results)
-        ends = {model: [_end(results[f"{model} m={width} n={n}"]) for n in samples] for model in _MODELS}
+        runs = _runs(results)
+        ends = {model: [_end(runs[model, width, n]) for n in samples] for model in _MODELS}
         listed = "; ".join(f"{model}: " + ", ".join(f"{end:.3g}" for end in ends[model]) for model in _MODELS)
         steps = {model: exponent(samples, ends[model]) for model in _MODELS}
         best = all(ours < min(ntk, mf) for ours, ntk, mf in zip(*ends.values(), strict=True))
@@ -151,8 +141,9 @@ class TestErrors(Panel):
         """Test error against n, a line for each scaling."""
         figure, (axes,) = canvas()
         (width,), samples = sizes_of(results)
+        runs = _runs(results)
         for model, options in _MODELS.items():
-            ends = np.stack([results[f"{model} m={width} n={n}"]["test-loss"].values[:, -1] for n in samples], axis=1)
+            ends = np.stack([runs[model, width, n]["test-loss"].values[:, -1] for n in samples], axis=1)
             bars(axes, samples, ends, SCALING[options["scaling"]], model)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("n")
@@ -165,39 +156,34 @@ class TestErrors(Panel):
 class FeatureLearning(Panel):
     """Figures 4, 7 and 8: loss, test error and features before and after training, in the three scalings."""
 
-    def __init__(self, figure: str, samples: int) -> None:
-        self.key = f"chen2022/{figure}"
+    caption = (
+        "Above: training loss (solid) and test error (dashed), a colour for each m. Below: a dot for each of the "
+        f"first {_SHOWN} neurons at the largest m, at (h_i(x_1), h_i(x_2)), before and after training; x_1 is a "
+        f"training and x_2 a test input. {_SETTING}. The paper does not list its m below 8192."
+    )
+
+    def __init__(self, number: int, samples: int) -> None:
+        self.key = f"chen2022/fig{number}"
+        self.title = f"Figure {number}: feature learning in three scalings"
         self.samples = samples  # which of the four n
-        self.title = f"Figure {figure.removeprefix('fig')}: feature learning in three scalings"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, samples, horizon and seeds."""
-        return {
-            scale: f"m = {', '.join(map(str, sizes.widths))}, d = {sizes.d}, n = {sizes.samples[self.samples]}, "
-            f"t = {sizes.end:,.0f}, {_seeds(sizes)}"
-            for scale, sizes in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Above: training loss (solid) and test error (dashed), a colour for each m. Below: a dot for each of the "
-            f"first {_SHOWN} neurons at the largest m, at (h_i(x_1), h_i(x_2)), before and after training; x_1 is a "
-            f"training and x_2 a test input. {_SETTING}. The paper does not list its m below 8192."
+        self.scales = by_scale(
+            _SCALES,
+            lambda s: (
+                f"m = {', '.join(map(str, s.widths))}, d = {s.d}, n = {s.samples[samples]}, t = {s.end:,.0f}, "
+                f"{plural(s.seeds)}"
+            ),
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all scalings at every width."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All scalings at every width."""
         sizes = _SCALES[scale]
-        return _run(scale, sizes.widths, (sizes.samples[self.samples],), lab, seeds)
+        return _recipes(scale, sizes.widths, (sizes.samples[self.samples],), seeds)
 
     def claims(self, results: Results) -> list[Claim]:
         """Linear rate, moving features, MF's spread, and the best test error."""
-        check_finished(results)
         widths, (n,) = sizes_of(results)
-        runs = {model: [results[f"{model} m={m} n={n}"] for m in widths] for model in _MODELS}
+        every = _runs(results)
+        runs = {model: [every[model, m, n] for m in widths] for model in _MODELS}
         return [
             _linear(runs["ours"], widths, n),
             _moving(runs, widths),
@@ -208,19 +194,20 @@ class FeatureLearning(Panel):
     def draw(self, results: Results) -> Figure:
         """Curves above, features below, a column for each scaling."""
         widths, (n,) = sizes_of(results)
-        figure, grid = canvas(3, 10.5, 6.6, rows=2)
+        runs = _runs(results)
+        figure, axes = canvas(3, 10.5, 6.6, rows=2)
         figure.set_dpi(220)  # of the dots, which are drawn as a picture: thousands of shapes would make a heavy file
         figure.suptitle(f"chen2022, experiment 3: n = {n}; features at m = {widths[-1]}", fontsize=10)
         for column, model in enumerate(_MODELS):
-            _curves(grid[column], {m: results[f"{model} m={m} n={n}"] for m in widths})
-            grid[column].set_title(model, fontsize=10)
-            _scatter(grid[3 + column], results[f"{model} m={widths[-1]} n={n}"])
-        bottom = max(_BOTTOM, min(axes.get_ylim()[0] for axes in grid[:3]))
-        for axes in grid[:3]:
-            axes.set_ylim(bottom, 1.0)
-        grid[0].set_ylabel("training loss (—), test error (- -)")
-        grid[0].legend(fontsize=8)
-        grid[3].legend(fontsize=8, markerscale=3)
+            _curves(axes[column], {m: runs[model, m, n] for m in widths})
+            axes[column].set_title(model, fontsize=10)
+            _scatter(axes[3 + column], runs[model, widths[-1], n])
+        bottom = max(_BOTTOM, min(one.get_ylim()[0] for one in axes[:3]))
+        for one in axes[:3]:
+            one.set_ylim(bottom, 1.0)
+        axes[0].set_ylabel("training loss (—), test error (- -)")
+        axes[0].legend(fontsize=8)
+        axes[3].legend(fontsize=8, markerscale=3)
         return figure
 
 
@@ -244,8 +231,11 @@ def _scatter(axes: Axes, run: xr.Dataset) -> None:
     axes.set_ylabel("h_i(x₂), x₂ in the test set")
 
 
-def _seeds(sizes: _Sizes) -> str:
-    return "1 seed" if sizes.seeds == 1 else f"{sizes.seeds} seeds"
+def _runs(results: Results) -> dict[tuple[str, int, int], xr.Dataset]:
+    """Arrange runs by model, width and number of samples."""
+    runs = grid(results, "network.scaling", "network.width", "data.n")
+    names = {options["scaling"]: model for model, options in _MODELS.items()}
+    return {(names[scaling], m, n): run for (scaling, m, n), run in runs.items()}
 
 
 def _end(run: xr.Dataset) -> float:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.papers._figure import DASHES, ORDERED, band
+from unlazy.figures import DASHES, ORDERED, band
+from unlazy.papers._base import Results
+from unlazy.papers._curves import label_axes
 from unlazy.papers.ren2023._settings import CLIPS, CONSTANT, FINITE_STAGES, STAGES, fall_times, stages_of, widths_of
 
 if TYPE_CHECKING:
@@ -41,12 +43,12 @@ def shapes(shape: Axes, neurons: Axes, run: xr.Dataset, shots: list[int]) -> Non
         rows = run["second-layer.neurons"].values[0, index]
         neurons.plot(rows[:, 0], rows[:, 1], ".", color=colour, markersize=4, label=label)
     shape.plot(profile["radius"][0], np.maximum(1 - profile["radius"][0], 0), color="0.5", linewidth=0.8)
-    named(shape, "|x|", "f (dotted: f̃; grey: f*)")
-    named(neurons, "w_2", "b_2")
+    label_axes(shape, "|x|", "f (dotted: f̃; grey: f*)")
+    label_axes(neurons, "w_2", "b_2")
     shape.legend(fontsize=6)
 
 
-def widths(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
+def widths(axes: Axes, runs: Results) -> None:
     """What is left at the end, against m_1."""
     known = sorted(widths_of(runs).items())
     for index, (what, title) in enumerate((("loss-decomposition.error", "(w̄_2²/2) E(F̃ - F)²"), ("train-loss", "loss"))):
@@ -57,10 +59,10 @@ def widths(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
     axes.minorticks_off()
     axes.set_xticks([m for m, _ in known], [str(m) for m, _ in known])
     axes.legend(fontsize=7)
-    named(axes, "m_1", "at the end")
+    label_axes(axes, "m_1", "at the end")
 
 
-def stages(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
+def stages(axes: Axes, runs: Results) -> None:
     """Stage 1: mean and spread of w_2, the times at which its parts end, and when each clip acts."""
     for index, name in enumerate((STAGES, FINITE_STAGES)):
         run = runs[name]
@@ -80,11 +82,4 @@ def stages(axes: Axes, runs: dict[str, xr.Dataset]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend(fontsize=6)
-    named(axes, "t", "stage 1: T_1.1, T_1.2, T_1.3")
-
-
-def named(axes: Axes, x: str, title: str) -> None:
-    """Label an axes."""
-    axes.set_xlabel(x, fontsize=8)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+    label_axes(axes, "t", "stage 1: T_1.1, T_1.2, T_1.3")

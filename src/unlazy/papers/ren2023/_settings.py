@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unlazy.papers._base import Results, option, values
 from unlazy.theory.ren2023 import StageTimes, stage_times
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def learner(widths: tuple[float, float], d: int, spread: float, bias: float) -> 
     }
 
 
-def looks(end: float, count: int, step: float) -> list[float]:
+def step_times(end: float, count: int, step: float) -> list[float]:
     """Evenly spaced times, all of which are whole numbers of steps."""
     return [float(step * round(one / step)) for one in np.linspace(0.0, end, count)]
 
@@ -45,22 +45,14 @@ def label(width: int) -> str:
     return f"m_1 = {width}"
 
 
-def widths_of(runs: dict[str, xr.Dataset]) -> dict[int, str]:
-    """All widths that were run, and what they are called."""
-    return {int(name.partition(" = ")[2]): name for name in runs if name.startswith("m_1 = ")}
+def widths_of(runs: Results) -> dict[int, str]:
+    """Give the finite widths of figure 2 with the labels of their runs, in the order of the runs."""
+    return {width: label(width) for width in values(runs, "network.widths.0") if label(width) in runs}
 
 
-def main_label(runs: dict[str, xr.Dataset]) -> str:
-    """What the figure's own width is called, which is run first."""
-    return next(name for name in runs if name.startswith("m_1 = "))
-
-
-def option(run: xr.Dataset, *path: str) -> Any:
-    """An entry of the recipe of a stored run."""
-    found: Any = json.loads(run.attrs["recipe"])
-    for name in path:
-        found = found[name]
-    return found
+def main_label(runs: Results) -> str:
+    """Give the label of the figure's own width, which comes first."""
+    return next(iter(widths_of(runs).values()))
 
 
 def constant_loss(y: np.ndarray, weight: np.ndarray | None) -> float:
@@ -90,7 +82,7 @@ def times_of_loss(run: xr.Dataset, level: float) -> np.ndarray:
 
 def stages_of(run: xr.Dataset, constant: float) -> list[StageTimes]:
     """T_1.1, T_1.2 and T_1.3 of each seed; the loss is not asked for."""
-    d, bound = round(option(run, "network", "clip")[0]), option(run, "network", "clip")[1]
+    d, bound = round(option(run, "network.clip.0")), option(run, "network.clip.1")
     names = ("weight", "spread", "largest")
     return [
         stage_times(
@@ -103,9 +95,3 @@ def stages_of(run: xr.Dataset, constant: float) -> list[StageTimes]:
         )
         for seed in range(run["seed"].size)
     ]
-
-
-def spread(values: np.ndarray) -> str:
-    """Smallest to largest over seeds, or the one number."""
-    low, high = float(np.min(values)), float(np.max(values))
-    return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import DASHES, ORDERED, canvas
-from unlazy.papers.ren2023._settings import learner, option
+from unlazy.figures import DASHES, ORDERED, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers.ren2023._settings import learner
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,29 +43,20 @@ _EVALUATED = 8192
 class DepthSeparation(Panel):
     """Loss against number of parameters."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"ren2023/{figure}"
-        self.title = "Depth separation: loss against parameters, with two and three layers"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Dimension and widths."""
-        return {
-            scale: f"d = {s.d}, two layers of {', '.join(map(str, s.shallow))}, three of {', '.join(map(str, s.deep))}"
-            for scale, s in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what it does not show."""
-        return (
-            "L = ½ E(f* - f)² on samples never trained on, against the number of trained parameters: two-layer ReLU "
-            "networks with biases, by Adam on fresh samples at the best of three rates, and the learner of eq. 1 by "
-            f"its own clipped descent in as many steps. Inputs are the heavy-tailed law given |x| < {_INSIDE:g}: a "
-            "two-layer ReLU network that has a slope at infinity has infinite loss under the law itself. The lower "
-            "bound behind the paper's title (Safran et al., Theorem 5) speaks of errors of order d^-6, far below what "
-            "is trained here: this is what training finds, and no proof."
-        )
+    key = "ren2023/depth"
+    title = "Depth separation: loss against parameters, with two and three layers"
+    scales = by_scale(
+        _SCALES,
+        lambda s: f"d = {s.d}, two layers of {', '.join(map(str, s.shallow))}, three of {', '.join(map(str, s.deep))}",
+    )
+    caption = (
+        "L = ½ E(f* - f)² on samples never trained on, against the number of trained parameters: two-layer ReLU "
+        "networks with biases, by Adam on fresh samples at the best of three rates, and the learner of eq. 1 by "
+        f"its own clipped descent in as many steps. Inputs are the heavy-tailed law given |x| < {_INSIDE:g}: a "
+        "two-layer ReLU network that has a slope at infinity has infinite loss under the law itself. The lower "
+        "bound behind the paper's title (Safran et al., Theorem 5) speaks of errors of order d^-6, far below what "
+        "is trained here: this is what training finds, and no proof."
+    )
 
     def shallow(self, scale: Scale, width: int, rate: float, seeds: int | None) -> Recipe:
         """A two-layer network: neurons as channels, and one linear neuron that reads them."""
@@ -116,18 +107,17 @@ class DepthSeparation(Panel):
             dtype="float32",
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run all widths, the shallow ones at all rates."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All widths, the shallow ones at all rates."""
         s = _SCALES[scale]
-        results = {f"three layers, m_1 = {m}": lab.run(self.deep(scale, m, seeds)) for m in s.deep}
-        for m in s.shallow:
-            for rate in _RATES:
-                results[f"two layers, m = {m}, rate {rate:g}"] = lab.run(self.shallow(scale, m, rate, seeds))
-        return results
+        return {f"three layers, m_1 = {m}": self.deep(scale, m, seeds) for m in s.deep} | {
+            f"two layers, m = {m}, rate {rate:g}": self.shallow(scale, m, rate, seeds)
+            for m in s.shallow
+            for rate in _RATES
+        }
 
     def claims(self, results: Results) -> list[Claim]:
         """The learner is better than two-layer networks with more parameters."""
-        check_finished(results)
         shallow, deep = curves(results)
         best = min(shallow.values())
         size, loss = min(deep.items(), key=lambda item: item[1])
@@ -172,18 +162,23 @@ def curves(results: Results) -> tuple[dict[int, float], dict[int, float]]:
     """Loss at the end by number of parameters, the median over seeds: of two layers (the best rate), and of three."""
     shallow: dict[int, float] = {}
     deep: dict[int, float] = {}
-    for name, run in results.items():
+    for run in results.values():
         end = float(np.median(run["train-loss"].values[:, -1]))
         count = parameters(run)
-        chosen = deep if name.startswith("three") else shallow
+        chosen = shallow if two_layers(run) else deep
         chosen[count] = min(end, chosen.get(count, np.inf))
     return shallow, deep
 
 
+def two_layers(run: xr.Dataset) -> bool:
+    """Tell a two-layer network, whose neurons are channels as they are, from the learner."""
+    return option(run, "network.amplitude.0") == "eye"
+
+
 def parameters(run: xr.Dataset) -> int:
     """How many numbers a stored network trains: m (d + 2) + 1 with two layers, m_1 d + 2 m_2 of the learner."""
-    d, (first, above) = option(run, "data", "d"), option(run, "network", "widths")
-    if option(run, "network", "amplitude")[0] == "eye":
+    d, (first, above) = option(run, "data.d"), option(run, "network.widths")
+    if two_layers(run):
         return int(first * (d + 2) + 1)
     return int(first * d + 2 * above)
 

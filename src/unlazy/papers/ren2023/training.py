@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe, Times, draw_data, parse
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import band, canvas
+from unlazy.figures import band, canvas
+from unlazy.lab import Recipe, Times, draw_data
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers._curves import exponent, label_axes, min_max, plural
 from unlazy.papers.ren2023 import _draw as draw
 from unlazy.papers.ren2023._settings import (
     CLIPS,
@@ -22,11 +22,9 @@ from unlazy.papers.ren2023._settings import (
     fall_times,
     label,
     learner,
-    looks,
     main_label,
-    option,
-    spread,
     stages_of,
+    step_times,
     times_of_loss,
     widths_of,
 )
@@ -66,33 +64,26 @@ _ALIKE = 0.1  # what the time of the fall may differ by; and f from f̃, relativ
 class Training(Panel):
     """Figure 2: loss, shape of f and second-layer neurons along training, and the stages."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"ren2023/{figure}"
-        self.title = "Figure 2: a three-layer network learns relu(1 - |x|)"
-        self.demo = True
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Widths, dimension and horizon."""
-        return {
-            scale: f"d = {s.d}, m_1 = {s.width} (and {', '.join(map(str, s.others))}), m_2 = {s.above}, "
-            f"t = {s.end:,.0f}, {s.seeds} seed{'s' if s.seeds > 1 else ''}"
-            for scale, s in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Left: L = ½ E(f* - f)² of the learner of eq. 1 along clipped gradient descent (eq. 4) on fresh samples of "
-            "the heavy-tailed law (αβ = 1), measured on other samples, beside the flow at infinite width by quadrature "
-            "over |x|. Dashed lines are the snapshots of the next two axes: f along rays (mean, and range over 32 "
-            "directions) with f̃ dotted, and the neurons (w_2, b_2). Then what the first layer adds to the loss, eq. 6, "
-            "at the end, against m_1. Right: stage 1, which is over long before anything is seen on the left, from a "
-            f"second layer of spread {_TINY:g}; bars show when clips act at infinite width. The paper names d, m_1 and "
-            f"m_2 only; |w_1| = 1/√d (its Appendix C), σ_2 = {_SPREAD:g}, σ_r = {_START:g}, bounds (d, d³, 1), rate "
-            "and batch are our choice. Radii of a batch are stratified."
-        )
+    key = "ren2023/fig2"
+    title = "Figure 2: a three-layer network learns relu(1 - |x|)"
+    demo = True
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"d = {s.d}, m_1 = {s.width} (and {', '.join(map(str, s.others))}), m_2 = {s.above}, "
+            f"t = {s.end:,.0f}, {plural(s.seeds)}"
+        ),
+    )
+    caption = (
+        "Left: L = ½ E(f* - f)² of the learner of eq. 1 along clipped gradient descent (eq. 4) on fresh samples of "
+        "the heavy-tailed law (αβ = 1), measured on other samples, beside the flow at infinite width by quadrature "
+        "over |x|. Dashed lines are the snapshots of the next two axes: f along rays (mean, and range over 32 "
+        "directions) with f̃ dotted, and the neurons (w_2, b_2). Then what the first layer adds to the loss, eq. 6, "
+        "at the end, against m_1. Right: stage 1, which is over long before anything is seen on the left, from a "
+        f"second layer of spread {_TINY:g}; bars show when clips act at infinite width. The paper names d, m_1 and "
+        f"m_2 only; |w_1| = 1/√d (its Appendix C), σ_2 = {_SPREAD:g}, σ_r = {_START:g}, bounds (d, d³, 1), rate "
+        "and batch are our choice. Radii of a batch are stratified."
+    )
 
     def recipe(self, scale: Scale, width: int, seeds: int | None) -> Recipe:
         """One finite learner, on fresh samples."""
@@ -107,7 +98,7 @@ class Training(Panel):
                 "batch": s.batch,
                 "source": {"kind": "spherical-source", "d": s.d},
             },
-            times=looks(s.end, s.looks, s.step),
+            times=step_times(s.end, s.looks, s.step),
             probes=[
                 "train-loss",
                 "second-layer",
@@ -128,7 +119,7 @@ class Training(Panel):
             data={"kind": "spherical-quadrature", "d": s.d},
             network=learner((float("inf"), s.above), s.d, _SPREAD, _START),
             flow={"kind": "runge-kutta", "rtol": 1e-6, "atol": 1e-9},
-            times=looks(s.end, 4 * (s.looks - 1) + 1, s.step),
+            times=step_times(s.end, 4 * (s.looks - 1) + 1, s.step),
             probes=["train-loss", "second-layer", "first-layer", "radial-profile"],
             seeds=seeds or s.seeds,
         )
@@ -152,55 +143,53 @@ class Training(Panel):
             seeds=seeds or s.seeds,
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Run the figure's width, its limit, the other widths and the stages."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """The figure's width, its limit, the other widths (one seed each) and the stages."""
         s = _SCALES[scale]
-        results = {label(s.width): lab.run(self.recipe(scale, s.width, seeds))}
-        results[INFINITE] = lab.run(self.limit(scale, seeds))
-        results |= {label(width): lab.run(self.recipe(scale, width, 1)) for width in s.others}
-        results[STAGES] = lab.run(self.stages(scale, float("inf"), seeds))
-        results[FINITE_STAGES] = lab.run(self.stages(scale, s.width, 1))
-        return results
+        return {
+            label(s.width): self.recipe(scale, s.width, seeds),
+            INFINITE: self.limit(scale, seeds),
+            **{label(width): self.recipe(scale, width, 1) for width in s.others},
+            STAGES: self.stages(scale, float("inf"), seeds),
+            FINITE_STAGES: self.stages(scale, s.width, 1),
+        }
 
     def claims(self, results: Results) -> list[Claim]:
         """Plateau and fall, the end, f against f̃, concentration, infinite width, errors by m_1, stages and clips."""
-        check_finished(results)
-        runs = dict(results)
-        main = runs[main_label(runs)]
-        plateau = _plateau(runs[INFINITE])
+        main, limit = results[main_label(results)], results[INFINITE]
+        plateau = _plateau(limit)
         return [
             _falls(main, plateau),
             _arrives(main),
             _close(main),
             _concentrated(main),
-            _as_infinite(main, runs[INFINITE], plateau),
-            _errors(runs),
-            _ordered(runs),
-            _unclipped(runs),
+            _as_infinite(main, limit, plateau),
+            _errors(results),
+            _ordered(results),
+            _unclipped(results),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Loss, shape, neurons, errors and stages in a row."""
-        runs = dict(results)
-        main, plateau = runs[main_label(runs)], _plateau(runs[INFINITE])
+        main, limit = results[main_label(results)], results[INFINITE]
         figure, axes = canvas(5, 17.0, 3.4)
-        band(axes[0], main["time"].values, main["train-loss"].values, 0, main_label(runs))
-        band(axes[0], runs[INFINITE]["time"].values, runs[INFINITE]["train-loss"].values, 1, INFINITE)
-        shots = draw.snapshots(main, plateau)
+        band(axes[0], main["time"].values, main["train-loss"].values, 0, main_label(results))
+        band(axes[0], limit["time"].values, limit["train-loss"].values, 1, INFINITE)
+        shots = draw.snapshots(main, _plateau(limit))
         for index in shots:
             axes[0].axvline(main["time"].values[index], color="0.6", linestyle="--", linewidth=0.7)
         axes[0].set_yscale("log")
-        draw.named(axes[0], "t", "loss")
+        label_axes(axes[0], "t", "loss")
         axes[0].legend(fontsize=7)
         draw.shapes(axes[1], axes[2], main, shots)
-        draw.widths(axes[3], runs)
-        draw.stages(axes[4], runs)
-        figure.suptitle(f"ren2023, d = {option(main, 'data', 'd')}", fontsize=10)
+        draw.widths(axes[3], results)
+        draw.stages(axes[4], results)
+        figure.suptitle(f"ren2023, d = {option(main, 'data.d')}", fontsize=10)
         return figure
 
 
 def _plateau(run: xr.Dataset) -> float:
-    (data, *_) = draw_data(parse(json.loads(run.attrs["recipe"])))
+    (data, *_) = draw_data(recipe_of(run))
     return constant_loss(np.asarray(data.y), np.asarray(data.weight))
 
 
@@ -214,8 +203,8 @@ def _falls(run: xr.Dataset, plateau: float) -> Claim:
     return Claim(
         text=f"the loss waits at ½ Var(f*) = {plateau:.3g} (to 25 %), then falls, and ends below {_LOW:g}",
         paper="figure 2, left: a plateau, a fall, and a small loss",
-        measured=f"half of the plateau at t = {spread(fall)}, {_FITTED:g} at T_2 = "
-        f"{spread(times_of_loss(run, _FITTED))}; at the end {spread(loss[:, -1])}",
+        measured=f"half of the plateau at t = {min_max(fall)}, {_FITTED:g} at T_2 = "
+        f"{min_max(times_of_loss(run, _FITTED))}; at the end {min_max(loss[:, -1])}",
         holds=stayed and bool(np.all(loss[:, -1] < _LOW)),
     )
 
@@ -226,7 +215,7 @@ def _arrives(run: xr.Dataset) -> Claim:
     return Claim(
         text=f"at the end w̄_2 α = -1 and b̄_2 = 1 within {_NEAR:.0%}",
         paper="f approaches σ(b̄_2 + w̄_2 α |x|) = σ(1 - |x|)",
-        measured=f"w̄_2 α = {spread(slope)}, b̄_2 = {spread(bias)}",
+        measured=f"w̄_2 α = {min_max(slope)}, b̄_2 = {min_max(bias)}",
         holds=bool(np.all(np.abs(slope + 1) < _NEAR) and np.all(np.abs(bias - 1) < _NEAR)),
     )
 
@@ -236,7 +225,7 @@ def _close(run: xr.Dataset) -> Claim:
     return Claim(
         text=f"f stays close to f̃: their L2 distance is below {_ALIKE:.0%} of the L2 norm of f* at every look",
         paper="one can observe that f ≈ f̃ indeed holds",
-        measured=f"largest {apart.max():.2%}, at the end {spread(100 * apart[:, -1])} %",
+        measured=f"largest {apart.max():.2%}, at the end {min_max(100 * apart[:, -1])} %",
         holds=bool(np.all(apart < _ALIKE)),
     )
 
@@ -247,7 +236,8 @@ def _concentrated(run: xr.Dataset) -> Claim:
     return Claim(
         text="second-layer neurons stay within 2 % of |(w̄_2, b̄_2)| at the end from each other, at every look",
         paper="throughout the training the second layer weights are well-concentrated",
-        measured=f"δ_2 = {spread(wide[:, 0])} at the start, {wide.max():.3g} at most, {spread(wide[:, -1])} at the end",
+        measured=f"δ_2 = {min_max(wide[:, 0])} at the start, {wide.max():.3g} at most, "
+        f"{min_max(wide[:, -1])} at the end",
         holds=bool(np.all(wide < 0.02 * size[:, None])),
     )
 
@@ -258,15 +248,15 @@ def _as_infinite(run: xr.Dataset, limit: xr.Dataset, plateau: float) -> Claim:
     return Claim(
         text=f"the loss falls when that of infinite width does, from the same α, w_2 and b_2: within {_ALIKE:.0%}",
         paper="the infinite-width network can be interpreted as a symmetrization of the finite one",
-        measured=f"t = {spread(here)} against {spread(there)}: {np.max(apart):.1%} apart",
+        measured=f"t = {min_max(here)} against {min_max(there)}: {np.max(apart):.1%} apart",
         holds=bool(np.all(apart < _ALIKE)),
     )
 
 
-def _errors(runs: dict[str, xr.Dataset]) -> Claim:
+def _errors(runs: Results) -> Claim:
     what, widths = "loss-decomposition.error", sorted(widths_of(runs))
     ends = {m: float(np.median(runs[label(m)][what].values[:, -1])) for m in widths}
-    power = float(np.polyfit(np.log(widths), np.log([ends[m] for m in widths]), 1)[0])
+    power = exponent(widths, [ends[m] for m in widths])
     main = runs[main_label(runs)]
     error, times = main[what].values, main["time"].values
     fall = np.min(fall_times(main, _plateau(runs[INFINITE])))
@@ -276,12 +266,12 @@ def _errors(runs: dict[str, xr.Dataset]) -> Claim:
         "once w̄_2 has grown, with time",
         paper="the second term of eq. 6 measures the approximation error of the first layer, and can only decrease",
         measured=", ".join(f"m_1 = {m}: {ends[m]:.2g}" for m in widths)
-        + f"; power {power:.2f}; at its peak {spread(peak)} ({main_label(runs)})",
+        + f"; power {power:.2f}; at its peak {min_max(peak)} ({main_label(runs)})",
         holds=power < -0.5 and bool(np.all(error[:, -1] < peak)),
     )
 
 
-def _ordered(runs: dict[str, xr.Dataset]) -> Claim:
+def _ordered(runs: Results) -> Claim:
     seen, good = [], True
     for name in (STAGES, FINITE_STAGES):
         found = stages_of(runs[name], CONSTANT)
@@ -296,7 +286,7 @@ def _ordered(runs: dict[str, xr.Dataset]) -> Claim:
     )
 
 
-def _unclipped(runs: dict[str, xr.Dataset]) -> Claim:
+def _unclipped(runs: Results) -> Claim:
     seen, good = [], True
     for name in (STAGES, FINITE_STAGES):
         run = runs[name]
@@ -304,7 +294,7 @@ def _unclipped(runs: dict[str, xr.Dataset]) -> Claim:
         last = {clip: _last_active(run, clip) for clip in CLIPS}
         for clip, end in zip(CLIPS, zip(*(one[:3] for one in found), strict=True), strict=True):
             good = good and bool(np.all(last[clip] <= np.asarray(end)))
-        seen.append(f"{name}: " + ", ".join(f"{clip} {spread(times)}" for clip, times in last.items()))
+        seen.append(f"{name}: " + ", ".join(f"{clip} {min_max(times)}" for clip, times in last.items()))
     return Claim(
         text="each clip is out of use from its stage on: " + ", ".join(f"{c} from {t}" for c, t in CLIPS.items()),
         paper="Lemma 4.1",

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from unlazy.papers._base import Claim, Results
-from unlazy.papers.zhou2023._settings import fall, kernels, layers_of, section
+from unlazy.papers._base import Claim, Results, option
+from unlazy.papers.zhou2023._settings import fall, kernels, layers_of
 from unlazy.probes import chance, clusters, condensed, living
 
 NEAR = 0.95  # |cos| above which two kernels have one direction (18 degrees), as in `unlazy.probes.condensation`
@@ -98,8 +98,7 @@ def two_signs(results: Results, names: tuple[str, ...], paper: str, when: int = 
 
 def inputs_of(run: xr.Dataset) -> int:
     """Number of input channels of the first convolution."""
-    out = section(run, "network").get("channels", [1])[0]
-    return kernels(run, "conv1").shape[1] // out
+    return kernels(run, "conv1").shape[1] // option(run, "network.channels.0")
 
 
 def by_input(run: xr.Dataset, when: int = -1) -> np.ndarray:

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from unlazy.papers._figure import ORDERED, band
+from unlazy.figures import ORDERED, band
+from unlazy.papers._curves import label_axes
 from unlazy.papers.zhou2023._settings import clock, kernels
 from unlazy.probes import cluster_order, cosines
 
@@ -33,9 +34,7 @@ def heat(axes: Axes, run: xr.Dataset, layer: str, title: str, when: int = -1) ->
     seen = ordered(kernels(run, layer, when)[0])
     picture = axes.imshow(seen, vmin=-1, vmax=1, cmap="viridis", interpolation="nearest")
     axes.grid(visible=False)
-    axes.set_title(title, fontsize=9)
-    axes.set_xlabel("kernel", fontsize=8)
-    axes.tick_params(labelsize=7)
+    label_axes(axes, "kernel", title)
     return picture
 
 
@@ -43,9 +42,7 @@ def losses(axes: Axes, run: xr.Dataset, title: str) -> None:
     """Draw the training loss along the run."""
     times, name = clock(run)
     band(axes, times, run["train-loss"].values, 1, title, dash=0)
-    axes.set_xlabel(name, fontsize=8)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=7)
+    label_axes(axes, name, title)
 
 
 def orientation(axes: Axes, amplitudes: np.ndarray, cosine: np.ndarray) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import functools
 import json
 
-from unlazy.lab import bring_to_life, parse
+import msgspec
+
+from unlazy.lab import Recipe, bring_to_life, parse
 from unlazy.networks import ConvNet
 from unlazy.theory.zhou2023 import Prediction, predict
 
 
+def predictions(recipe: Recipe) -> tuple[Prediction, ...]:
+    """Predict the training of every seed of a recipe; its name, times and probes do not matter."""
+    return _predictions(msgspec.structs.replace(recipe, name="run", times=[0.0], probes=[]).json())
+
+
 @functools.lru_cache(maxsize=16)
-def predictions(written: str) -> tuple[Prediction, ...]:
-    """Predict the training of every seed of a recipe, given as it is stored."""
+def _predictions(written: str) -> tuple[Prediction, ...]:
     made = bring_to_life(parse(json.loads(written)))
     return tuple(
         predict(network, data, made.flow.loss)

@@ -1,8 +1,8 @@
-"""What the experiments of this paper share: images, networks from small weights, how they are trained, when to look."""
+"""What the experiments of this paper share: images, networks from small weights, and how they are trained."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import xarray as xr
 
 from unlazy.data import at_hand, images
 from unlazy.lab import Recipe
-from unlazy.papers._base import Results, Scale
+from unlazy.papers._base import Panel, Results, Scale, option, values
 
 Pictures = Literal["cifar10", "mnist"]
 
@@ -56,11 +56,6 @@ def pictures_of(
     }
 
 
-def even(end: int, count: int) -> tuple[int, ...]:
-    """``count`` looks from step 0 to step ``end``, evenly spaced."""
-    return tuple(dict.fromkeys(round(end * index / (count - 1)) for index in range(count)))
-
-
 @dataclass(frozen=True)
 class Training:
     """One network, and how it is trained: by Adam, or by gradient descent of a small rate, that is, gradient flow."""
@@ -70,7 +65,7 @@ class Training:
     channels: tuple[int, ...]
     kernel: int
     rate: float
-    steps: tuple[int, ...]  # at which to look
+    steps: Sequence[int]  # at which to observe
     loss: Any = "cross-entropy"
     activation: str = "tanh"
     gamma: float = 2.0
@@ -107,43 +102,38 @@ class Training:
             dtype="float32",
         )
 
-    def told(self) -> str:
-        """Its sizes in a few words."""
+    def in_words(self) -> str:
+        """Give its sizes in a few words."""
         depth = {1: "1 convolution", 3: "3 convolutions"}[len(self.channels)]
         dense = "" if self.dense is None else f", {self.dense} dense units"
         return f"n = {self.n}, {depth} of {self.channels[0]} channels{dense}"
 
 
-def looks(steps: tuple[int, ...]) -> tuple[int, ...]:
-    """Steps in order, each once."""
-    return tuple(sorted(set(steps)))
+class TrainingPanel(Panel):
+    """A figure of trainings that figure 15 shows again."""
+
+    number: int  # of the figure
+    controls: frozenset[str] = frozenset()  # labels of runs for comparison, which figure 15 leaves out
 
 
 def layers_of(run: xr.Dataset) -> list[str]:
-    """Names of the convolutions whose kernels a run kept: conv1, conv2, ..."""
-    names = [str(name).partition(".")[2] for name in run.data_vars if str(name).startswith("input-weights.")]
-    return sorted(name.removesuffix("-kernels") for name in names if name.endswith("-kernels"))
+    """Names of the convolutions of a stored run: conv1, conv2, ..."""
+    return [f"conv{layer}" for layer in range(1, len(option(run, "network.channels")) + 1)]
 
 
 def kernels(run: xr.Dataset, layer: str, when: int = -1) -> np.ndarray:
-    """Kernels of a layer at a look, seed by seed: (seeds, kernels, m²)."""
+    """Kernels of a layer at one of the times, seed by seed: (seeds, kernels, m²)."""
     return run[f"input-weights.{layer}-kernels"].values[:, when]
-
-
-def section(run: xr.Dataset, name: str) -> dict[str, Any]:
-    """Give one section of a run's recipe."""
-    found = json.loads(run.attrs["recipe"]).get(name, {})
-    return found if isinstance(found, dict) else {"kind": found}
 
 
 def pictures_shown(results: Results) -> str:
     """What the runs were made on, in words."""
-    return NAMES.get(section(next(iter(results.values())), "data").get("kind", ""), "images")
+    return NAMES[values(results, "data.kind")[0]]
 
 
 def clock(run: xr.Dataset) -> tuple[np.ndarray, str]:
-    """Time of the looks and its name: steps of Adam, or t of the flow."""
-    rate = section(run, "flow").get("rate")
+    """Times of a stored run and their name: steps of Adam, or t of the flow."""
+    rate = option(run, "flow.rate", None)
     return (run["time"].values, "t") if rate is None else (np.rint(run["time"].values / rate), "step")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from unlazy.lab import Lab
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Results, Scale
+from unlazy.papers._curves import even_steps
 from unlazy.papers.zhou2023 import _claims as claims
 from unlazy.papers.zhou2023 import _draw as draw
 from unlazy.papers.zhou2023._settings import (
@@ -17,8 +18,8 @@ from unlazy.papers.zhou2023._settings import (
     START,
     Pictures,
     Training,
+    TrainingPanel,
     clock,
-    even,
     pictures_shown,
 )
 
@@ -53,7 +54,7 @@ def training(pictures: Pictures, scale: Scale, activation: str, standard: bool =
         channels=(16,) if quick else (32,),
         kernel=5,
         rate=rate,
-        steps=even(steps, 9),
+        steps=even_steps(steps, 9),
         loss="cross-entropy" if colour else SQUARED,
         activation=activation,
         gamma=_GAMMA[scale],
@@ -62,55 +63,44 @@ def training(pictures: Pictures, scale: Scale, activation: str, standard: bool =
     return dataclasses.replace(one, standard=True, steps=_CONTROL) if standard else one
 
 
-class Activations(Panel):
+class Activations(TrainingPanel):
     """Figures 4 and 10: cosines of all pairs of kernels, a heat map for each activation."""
 
-    def __init__(self, figure: str, pictures: Pictures) -> None:
-        self.key = f"zhou2023/{figure}"
+    controls = frozenset({_STANDARD})
+
+    def __init__(self, number: int, pictures: Pictures) -> None:
+        self.key, self.number = f"zhou2023/fig{number}", number
         self.pictures: Pictures = pictures
         name = {"cifar10": "colour images", "mnist": "digits"}[pictures]
-        self.title = f"Figure {figure.removeprefix('fig')}: three activations on {name}"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Sizes and steps."""
-        return {
-            scale: f"{training(self.pictures, scale, _TANH).told()}, "
-            + ", ".join(f"{name}: {steps:,} steps" for name, (_, steps) in table[self.pictures].items())
+        self.title = f"Figure {number}: three activations on {name}"
+        self.scales = {
+            scale: f"{training(pictures, scale, _TANH).in_words()}, "
+            + ", ".join(f"{name}: {steps:,} steps" for name, (_, steps) in table[pictures].items())
             for scale, table in _STEPS.items()
         }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
         rates = "; ".join(
-            f"{name} {steps:,} steps at {rate:g}" for name, (rate, steps) in _STEPS["paper"][self.pictures].items()
+            f"{name} {steps:,} steps at {rate:g}" for name, (rate, steps) in _STEPS["paper"][pictures].items()
         )
         loss = (
             "cross-entropy through a layer of ReLU units"
-            if self.pictures == "cifar10"
+            if pictures == "cifar10"
             else "the squared error of class numbers, read out linearly"
         )
-        return (
+        self.caption = (
             "Cosines between kernels of 5 x 5, one for each pair of an input and an output channel, in an order that "
             f"puts clusters together: yellow the same, purple the opposite direction. Full-batch Adam on {loss} (paper "
             f"scale: {rates}; quick scale: larger rates, fewer steps). {START}; γ = {_GAMMA['paper']:g} (quick scale: "
             f"{_GAMMA['quick']:g}, for as small a start). The control starts from {STANDARD}. {STAND_IN}."
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train with all activations, and the control."""
-        results = {}
-        for activation in _STEPS[scale][self.pictures]:
-            one = training(self.pictures, scale, activation)
-            results[activation] = lab.run(one.recipe(f"{self.pictures} {activation}", scale, seeds))
-        control = training(self.pictures, scale, _TANH, standard=True)
-        results[_STANDARD] = lab.run(control.recipe(f"{self.pictures} {_STANDARD}", scale, seeds))
-        return results
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All activations, and the control."""
+        every = {name: training(self.pictures, scale, name) for name in _STEPS[scale][self.pictures]}
+        every[_STANDARD] = training(self.pictures, scale, _TANH, standard=True)
+        return {label: one.recipe(f"{self.pictures} {label}", scale, seeds) for label, one in every.items()}
 
     def claims(self, results: Results) -> list[Claim]:
         """All condense; tanh with two signs, sigmoid with one, ReLU once the dead kernels are told apart."""
-        check_finished(results)
         lines = {"tanh": 1, "sigmoid": 1, "relu": 2}  # relu does not join opposite kernels into one line
         return [
             claims.condense(

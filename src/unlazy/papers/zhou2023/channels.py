@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
 from unlazy.papers.zhou2023._predicted import predictions
-from unlazy.papers.zhou2023._settings import STAND_IN, pictures_of, pictures_shown, section
+from unlazy.papers.zhou2023._settings import STAND_IN, pictures_of, pictures_shown
 from unlazy.theory.zhou2023 import limits
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def recipe(scale: Scale, channels: int, seeds: int | None) -> Recipe:
         seeds=seeds or 1,
         same_data=True,
     )
-    end = min(found.effective_time(epsilon) for found in predictions(one.json()))
+    end = min(found.effective_time(epsilon) for found in predictions(one))
     return msgspec.structs.replace(one, times=[0.0, *(end * share for share in (0.5, 1.0) if end > 0)])
 
 
@@ -71,49 +71,35 @@ class Ratios:
 def measure(run: xr.Dataset) -> Ratios:
     """Take both ratios at the last look."""
     t, rows = float(run["time"].values[-1]), []
-    known = predictions(str(run.attrs["recipe"]))
+    known = predictions(recipe_of(run))
     for found, weights in zip(known, run["input-weights.conv1"].values, strict=True):
         now, v = weights[-1], found.linear.right[0]
         change = np.linalg.norm(now - weights[0]) / np.linalg.norm(weights[0])
         aligned = np.linalg.norm(now @ v) / np.linalg.norm(now)
         rows.append((found.linear.values[0] * t, change, aligned, *limits(found.linear, t)))
     end, change, aligned, change_limit, aligned_limit = map(float, np.mean(rows, axis=0))
-    channels = section(run, "network")["channels"][0]
-    return Ratios(end, change, aligned, change_limit, aligned_limit, channels)
+    return Ratios(end, change, aligned, change_limit, aligned_limit, option(run, "network.channels.0"))
 
 
 class AgainstWidth(Panel):
     """Relative change of the weights, and their alignment with v_1, at T_eff against M."""
 
-    def __init__(self, key: str) -> None:
-        self.key = f"zhou2023/{key}"
-        self.title = "Beyond the paper: the limits of Theorem 1 against the number of channels"
+    key = "zhou2023/theorem-1"
+    title = "Beyond the paper: the limits of Theorem 1 against the number of channels"
+    scales = by_scale(_SCALES, lambda s: f"n = {s.n}, M = {', '.join(map(str, s.channels))}, γ = {_GAMMA:g}")
+    caption = (
+        "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = "
+        f"M^(-γ/2), γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and "
+        "15 in training (dots), and what they are then for infinitely many channels (lines). Pixels lie in "
+        f"[-1, 1], so that none is zero on MNIST and Assumption 2 holds; in [0, 1] it does not. {STAND_IN}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Images and channels."""
-        return {
-            scale: f"n = {one.n}, M = {', '.join(map(str, one.channels))}, γ = {_GAMMA:g}"
-            for scale, one in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = "
-            f"M^(-γ/2), γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and "
-            "15 in training (dots), and what they are then for infinitely many channels (lines). Pixels lie in "
-            f"[-1, 1], so that none is zero on MNIST and Assumption 2 holds; in [0, 1] it does not. {STAND_IN}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train with every M."""
-        return {f"M={m}": lab.run(recipe(scale, m, seeds)) for m in _SCALES[scale].channels}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Every M, each to the T_eff of its own networks, which are drawn for that."""
+        return {f"M={m}": recipe(scale, m, seeds) for m in _SCALES[scale].channels}
 
     def claims(self, results: Results) -> list[Claim]:
         """Both ratios grow with M, as they should."""
-        check_finished(results)
         found = {label: measure(run) for label, run in results.items()}
         rising = [np.diff([getattr(one, what) for one in found.values()]) for what in ("end", "change", "aligned")]
         return [

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import band, canvas
+from unlazy.figures import band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import even_steps
 from unlazy.papers.zhou2023 import _claims as claims
 from unlazy.papers.zhou2023 import _draw as draw
 from unlazy.papers.zhou2023._settings import (
@@ -18,14 +19,12 @@ from unlazy.papers.zhou2023._settings import (
     STANDARD,
     START,
     Training,
+    TrainingPanel,
     clock,
-    even,
     fall,
     kernels,
     layers_of,
-    looks,
     pictures_shown,
-    section,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Scales = dict[Scale, Training]
-Shown = dict[Scale, tuple[int, ...]]  # the step at which each layer is shown
+Shown = dict[Scale, int]  # the step that is shown
 
 _LITTLE, _MUCH = (8,) * 3, (32,) * 3
 _GUESS = 0.2  # "epoch = 300 with accuracy less than 20%"
@@ -41,34 +40,40 @@ _GUESS = 0.2  # "epoch = 300 with accuracy less than 20%"
 # channels and smaller kernels, so γ = 3 gives starts as small as γ = 2 does in the paper.
 QUICK = "at quick scale kernels of 3 x 3, γ = 3 and rate 2e-5 with fewer steps"
 CLASSIFIER: Scales = {
-    "quick": Training("cifar10", 30, _LITTLE, 3, 2e-5, looks((*even(60, 4), *even(1200, 11))), gamma=3.0, dense=64),
-    "paper": Training("cifar10", 500, _MUCH, 5, 2e-6, looks((*even(300, 7), *even(3000, 31))), dense=1024),
+    "quick": Training(
+        "cifar10", 30, _LITTLE, 3, 2e-5, sorted({*even_steps(60, 4), *even_steps(1200, 11)}), gamma=3.0, dense=64
+    ),
+    "paper": Training("cifar10", 500, _MUCH, 5, 2e-6, sorted({*even_steps(300, 7), *even_steps(3000, 31)}), dense=1024),
 }
 # Figure 5's own γ and rate cannot show what it shows (`_printed`); these do.
 PROBABILITIES: Scales = {
-    "quick": Training("cifar10", 30, _LITTLE, 3, 2e-5, even(150, 7), "softmax-squared", gamma=3.0, dense=64),
-    "paper": Training("cifar10", 500, _MUCH, 5, 5e-6, even(400, 17), "softmax-squared", dense=1024),
+    "quick": Training("cifar10", 30, _LITTLE, 3, 2e-5, even_steps(150, 7), "softmax-squared", gamma=3.0, dense=64),
+    "paper": Training("cifar10", 500, _MUCH, 5, 5e-6, even_steps(400, 17), "softmax-squared", dense=1024),
 }
 PRINTED: Scales = {
-    scale: dataclasses.replace(one, gamma=1.2, rate=1e-6, steps=even(300, 4)) for scale, one in PROBABILITIES.items()
+    scale: dataclasses.replace(one, gamma=1.2, rate=1e-6, steps=even_steps(300, 4))
+    for scale, one in PROBABILITIES.items()
 }
 NUMBERS: Scales = {
-    "quick": Training("cifar10", 30, _LITTLE, 3, 2e-5, even(50, 6), SQUARED, gamma=3.0),
-    "paper": Training("cifar10", 500, _MUCH, 3, 5e-6, even(200, 11), SQUARED),
+    "quick": Training("cifar10", 30, _LITTLE, 3, 2e-5, even_steps(50, 6), SQUARED, gamma=3.0),
+    "paper": Training("cifar10", 500, _MUCH, 3, 5e-6, even_steps(200, 11), SQUARED),
 }
 DIGITS: Scales = {
-    "quick": Training("mnist", 30, _LITTLE, 3, 5e-6, even(40, 5), SQUARED, gamma=3.0),
-    "paper": Training("mnist", 500, _MUCH, 5, 5e-7, even(100, 11), SQUARED),
+    "quick": Training("mnist", 30, _LITTLE, 3, 5e-6, even_steps(40, 5), SQUARED, gamma=3.0),
+    "paper": Training("mnist", 500, _MUCH, 5, 5e-7, even_steps(100, 11), SQUARED),
 }
 _CONTROL = (0, 1, 2, 5, 10, 20, 50)
+_STANDARD, _PRINTED = "standard start", "as printed"
 
 
-class ThreeLayers(Panel):
+class ThreeLayers(TrainingPanel):
     """Figures 2, 3, 5, 9 and 11: cosines of all pairs of kernels, a heat map for each layer."""
+
+    controls = frozenset({_STANDARD, _PRINTED})
 
     def __init__(
         self,
-        figure: str,
+        number: int,
         what: str,
         trainings: Scales,
         shown: Shown,
@@ -76,21 +81,17 @@ class ThreeLayers(Panel):
         control: bool = False,
         printed: Scales | None = None,
     ) -> None:
-        self.key = f"zhou2023/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: three convolutions, {what}"
+        self.key, self.number = f"zhou2023/fig{number}", number
+        self.what = f"three convolutions, {what}"
+        self.title = f"Figure {number}: {self.what}"
         self.trainings, self.shown = trainings, shown
         self.lines = lines  # along which nearly all kernels lie; None at the end of training, where it is not said
         self.with_control = control
         self.printed = printed  # another training, with settings as they are printed
+        self.scales = {scale: f"{one.in_words()}, step {shown[scale]}" for scale, one in trainings.items()}
+        self.caption = self._caption()
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Sizes, and the steps shown."""
-        return {scale: f"{one.told()}, step {_listed(self.shown[scale])}" for scale, one in self.trainings.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
+    def _caption(self) -> str:
         one = self.trainings["paper"]
         read = "read out linearly" if one.dense is None else "with a layer of ReLU units before the read-out"
         loss = {
@@ -111,22 +112,27 @@ class ThreeLayers(Panel):
             f"({QUICK}).{control} Of many kernels, 256 are drawn. {STAND_IN}, with kernels of 3 x 3."
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train from small weights, and the control from a standard start."""
-        results = {f"step {_listed(self.shown[scale])}": train(self.trainings[scale], scale, lab, seeds)}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """From small weights, and the control from a standard start."""
+        every = {_label(self.shown[scale]): self.trainings[scale]}
         if self.with_control:
-            control = dataclasses.replace(self.trainings[scale], standard=True, steps=_CONTROL)
-            results["standard start"] = train(control, scale, lab, seeds)
+            every[_STANDARD] = dataclasses.replace(self.trainings[scale], standard=True, steps=_CONTROL)
         if self.printed is not None:
-            results["as printed"] = train(self.printed[scale], scale, lab, seeds)
-        return results
+            every[_PRINTED] = self.printed[scale]
+        return {label: recipe(one, scale, seeds) for label, one in every.items()}
+
+    def at_shown(self, results: Results) -> tuple[int, xr.Dataset]:
+        """Give the step that is shown, and the run from small weights up to it."""
+        step = next(step for step in self.shown.values() if _label(step) in results)
+        run = results[_label(step)]
+        last = int(np.argmin(np.abs(clock(run)[0] - step)))
+        return step, run.isel(time=slice(0, last + 1))
 
     def claims(self, results: Results) -> list[Claim]:
         """Condensation, layer by layer; at the end also accuracy."""
-        check_finished(results)
-        shown = _at_shown(results)
+        step, shown = self.at_shown(results)
         if self.lines is None:
-            return [_still(shown), _learnt(next(iter(results.values())))]
+            return [_still(shown), _learnt(results[_label(step)])]
         found = [
             claims.condense(
                 {"tanh": shown}, {"tanh": self.lines}, "nearly all kernels are condensed into two opposite directions"
@@ -136,54 +142,42 @@ class ThreeLayers(Panel):
         if self.with_control:
             found += [
                 _early(shown),
-                claims.control({"tanh": shown, "standard": results["standard start"]}, "tanh", "standard"),
+                claims.control({"tanh": shown, "standard": results[_STANDARD]}, "tanh", "standard"),
             ]
-        if "as printed" in results:
-            found.append(_printed(results["as printed"]))
+        if self.printed is not None:
+            found.append(_printed(results[_PRINTED]))
         return found
 
     def draw(self, results: Results) -> Figure:
         """A heat map for each layer."""
-        steps, shown = steps_of(next(iter(results))), _at_shown(results)
+        step, shown = self.at_shown(results)
         figure, axes = canvas(3, 11.0, 3.9)
         pictures = [
-            draw.heat(one, shown, layer, f"layer {layer.removeprefix('conv')}, step {step}")
-            for one, layer, step in zip(axes, layers_of(shown), steps, strict=True)
+            draw.heat(one, shown, layer, f"layer {number}, step {step}")
+            for number, (one, layer) in enumerate(zip(axes, layers_of(shown), strict=True), start=1)
         ]
         figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
-        figure.suptitle(f"zhou2023, {self.title.partition(': ')[2]}, {pictures_shown(results)}", fontsize=10)
+        figure.suptitle(f"zhou2023, {self.what}, {pictures_shown(results)}", fontsize=10)
         return figure
 
 
 class Accuracy(Panel):
     """Figure 8: training accuracy along the run of figures 2 and 3."""
 
-    def __init__(self, figure: str) -> None:
-        self.key = f"zhou2023/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: training accuracy of figure 2"
+    key = "zhou2023/fig8"
+    title = "Figure 8: training accuracy of figure 2"
+    scales = by_scale(CLASSIFIER, lambda one: f"{one.in_words()}, {one.steps[-1]:,} steps, the run of figure 2")
+    caption = (
+        "Share of training images classified rightly along the run of figures 2 and 3. The paper does not say "
+        f"after how many steps it stopped; the number is our choice. {STAND_IN}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """As figure 2, whose run this is."""
-        return {
-            scale: f"{one.told()}, {one.steps[-1]:,} steps, the run of figure 2" for scale, one in CLASSIFIER.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Share of training images classified rightly along the run of figures 2 and 3. The paper does not say "
-            f"after how many steps it stopped; the number is our choice. {STAND_IN}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train, or find it stored."""
-        return {"cross-entropy": train(CLASSIFIER[scale], scale, lab, seeds)}
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """The run of figure 2."""
+        return {"cross-entropy": recipe(CLASSIFIER[scale], scale, seeds)}
 
     def claims(self, results: Results) -> list[Claim]:
         """100 % in the end."""
-        check_finished(results)
         return [_learnt(results["cross-entropy"])]
 
     def draw(self, results: Results) -> Figure:
@@ -197,42 +191,15 @@ class Accuracy(Panel):
         return figure
 
 
-def train(training: Training, scale: Scale, lab: Lab, seeds: int | None) -> xr.Dataset:
-    """Run one training; figures that show the same one share it."""
+def recipe(training: Training, scale: Scale, seeds: int | None) -> Recipe:
+    """Give the recipe of one training; figures that show the same one share it."""
     loss = training.loss if isinstance(training.loss, str) else "squared"
     start = "standard start" if training.standard else "small weights"
-    return lab.run(
-        training.recipe(f"three layers {training.pictures} {loss} γ={training.gamma:g} {start}", scale, seeds)
-    )
+    return training.recipe(f"three layers {training.pictures} {loss} γ={training.gamma:g} {start}", scale, seeds)
 
 
-def _listed(steps: tuple[int, ...]) -> str:
-    return ", ".join(map(str, dict.fromkeys(steps)))
-
-
-def steps_of(label: str) -> list[int]:
-    """Read the steps shown, layer by layer, from a label such as "step 200, 300": the last is also that of the rest."""
-    steps = [int(word) for word in label.removeprefix("step ").split(", ")]
-    return (steps + [steps[-1]] * 3)[:3]
-
-
-def _at_shown(results: Results) -> xr.Dataset:
-    """Give the first run, cut off where it is shown: the last look is then, layer by layer, the one shown."""
-    label, run = next(iter(results.items()))
-    times, _ = clock(run)
-    steps = steps_of(label)
-    last = run.isel(time=slice(0, _index(times, max(steps)) + 1))
-    changed = {}
-    for layer, step in zip(layers_of(run), steps, strict=True):
-        name = f"input-weights.{layer}-kernels"
-        values = last[name].values.copy()
-        values[:, -1] = run[name].values[:, _index(times, step)]
-        changed[name] = (last[name].dims, values)
-    return last.assign(changed)
-
-
-def _index(times: np.ndarray, step: int) -> int:
-    return int(np.argmin(np.abs(times - step)))
+def _label(step: int) -> str:
+    return f"step {step}"
 
 
 def _early(run: xr.Dataset) -> Claim:
@@ -252,17 +219,17 @@ def _printed(run: xr.Dataset) -> Claim:
     Kernels that start at random with entries of size s and move by δ along one line have cosines of about
     δ² / (δ² + s²): 0.95 needs δ = 4.4 s.
     """
-    network, (steps, _) = section(run, "network"), clock(run)
-    reach = (1 - 0.9) / np.sqrt(1 - 0.999) * section(run, "flow")["rate"] * steps[-1]
+    steps, _ = clock(run)
+    reach = (1 - 0.9) / np.sqrt(1 - 0.999) * option(run, "flow.rate") * steps[-1]
     seen, starts, moved = {}, {}, {}
     for layer in layers_of(run):
         first, last = kernels(run, layer, 0), kernels(run, layer)
         seen[layer], starts[layer] = claims.look(run, layer).pairs, float(first.std())
         moved[layer] = float(np.abs(last - first).max())
     return Claim(
-        text=f"with γ = {network.get('gamma')} and the rate of its caption, kernels cannot condense in {steps[-1]:g} "
-        f"steps: no entry moves by more than 3.2 rates a step, {reach:.1e} in all, and |cos| > {claims.NEAR:g} needs "
-        f"4.4 times the size of the start; less than {claims.SPREAD:.0%} of pairs have it",
+        text=f"with γ = {option(run, 'network.gamma')} and the rate of its caption, kernels cannot condense in "
+        f"{steps[-1]:g} steps: no entry moves by more than 3.2 rates a step, {reach:.1e} in all, and |cos| > "
+        f"{claims.NEAR:g} needs 4.4 times the size of the start; less than {claims.SPREAD:.0%} of pairs have it",
         paper="figure 5: condensation is clearly observed",
         measured="; ".join(
             f"{layer}: start {starts[layer]:.1e}, moved by up to {moved[layer]:.1e}, {seen[layer]:.2%} of pairs"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unlazy.lab import Lab
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale
 from unlazy.papers.zhou2023 import _draw as draw
-from unlazy.papers.zhou2023._settings import STAND_IN, fall
+from unlazy.papers.zhou2023._settings import STAND_IN, TrainingPanel, fall
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,36 +22,31 @@ _COLUMNS = 4
 class Losses(Panel):
     """Figure 15: a loss curve for each training shown elsewhere."""
 
-    def __init__(self, figure: str, others: Sequence[Panel]) -> None:
-        self.key = f"zhou2023/{figure}"
-        self.title = f"Figure {figure.removeprefix('fig')}: losses of all trainings"
+    key = "zhou2023/fig15"
+    title = "Figure 15: losses of all trainings"
+    scales: Mapping[Scale, str] = {
+        "quick": "the quick runs of the other figures",
+        "paper": "the runs of the other figures, full size",
+    }
+    caption = (
+        "Training loss of the runs of figures 2 (and 3), 4, 5, 6, 9, 10, 11, 12 and 13, up to where kernels are "
+        f"shown. Steps are Adam's; t is that of the gradient flow. {STAND_IN}."
+    )
+
+    def __init__(self, others: Sequence[TrainingPanel]) -> None:
         self.others = others
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Those of the other figures."""
-        return {"quick": "the quick runs of the other figures", "paper": "the runs of the other figures, full size"}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Training loss of the runs of figures 2 (and 3), 4, 5, 6, 9, 10, 11, 12 and 13, up to where kernels are "
-            f"shown. Steps are Adam's; t is that of the gradient flow. {STAND_IN}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Take all trainings from the other figures; none is run twice, and controls are left out."""
-        results = {}
-        for panel in self.others:
-            for label, run in panel.run(scale, lab, seeds).items():
-                if not label.endswith(("standard start", "as printed")):
-                    results[f"{panel.key.partition('/')[2]} {label}"] = run
-        return results
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All trainings of the other figures but their controls; a stored result serves both figures."""
+        return {
+            f"fig{panel.number} {label}": recipe
+            for panel in self.others
+            for label, recipe in panel.recipes(scale, seeds).items()
+            if label not in panel.controls
+        }
 
     def claims(self, results: Results) -> list[Claim]:
         """Losses fall."""
-        check_finished(results)
         falls = {label: float(np.median(fall(run)[:, -1])) for label, run in results.items()}
         return [
             Claim(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy.lab import Lab, Recipe, draw_data
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import canvas
+from unlazy.figures import canvas
+from unlazy.lab import Recipe, draw_data, parse
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._curves import exponent
 from unlazy.papers.zhou2023._claims import NEAR, NEARLY_ALL, SPREAD, look
 from unlazy.papers.zhou2023._settings import STAND_IN, fall, pictures_of, pictures_shown
 from unlazy.theory.zhou2023 import linearise
@@ -35,8 +38,8 @@ _SCALES: dict[Scale, _Sizes] = {
     "paper": _Sizes(100, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0), (16, 64, 256, 1024)),
 }
 _KERNEL = 5
-_HALF = 0.5  # the share of its loss that each network has learnt away when it is looked at
-# Looks in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
+_HALF = 0.5  # the share of its loss that each network has learnt away when it is observed
+# Times in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
 # from large outputs, which they have to unlearn first.
 _GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
 _LATE = (6.0, 10.0, 20.0, 40.0, 80.0)
@@ -67,9 +70,8 @@ def recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Reci
     data = pictures_of("mnist", scale, _SCALES[scale].n)
     options: dict[str, Any] = {"data": data, "seeds": seeds or 1, "same_data": True}
     network = {"kind": "conv-net", "channels": [channels], "kernel": _KERNEL, "scale": epsilon, "rescaled": True}
-    (images, *_) = draw_data(Recipe(network=network, times=[0.0], **options))
-    largest = float(linearise(images, _KERNEL).values[0])
-    unit = needed(largest, float(np.mean(np.square(images.y))), channels, epsilon)
+    largest, power = _strength(Recipe(data=data, network="conv-net", times=[0.0]).json(), _KERNEL)
+    unit = needed(largest, power, channels, epsilon)
     return Recipe(
         name=f"zhou2023 phase γ={gamma:g} M={channels}",
         network=network,
@@ -79,6 +81,13 @@ def recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Reci
         dtype="float32",
         **options,
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _strength(written: str, kernel: int) -> tuple[float, float]:
+    """Give λ_1 and mean(y²) for the images of a recipe, which all points of the map share."""
+    (images,) = draw_data(parse(json.loads(written)))
+    return float(linearise(images, kernel).values[0]), float(np.mean(np.square(images.y)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,7 @@ class Point:
 
 
 def measure(run: xr.Dataset) -> Point:
-    """Look where the loss (median over seeds) has halved, at the end if it never does."""
+    """Measure where the loss (median over seeds) has halved, at the end if it never does."""
     falls = np.median(fall(run), axis=0)
     enough = np.flatnonzero(falls >= _HALF)
     at = int(enough[0]) if enough.size else len(falls) - 1
@@ -100,59 +109,47 @@ def measure(run: xr.Dataset) -> Point:
     return Point(look(run, "conv1", at).pairs, float(moved.mean()), bool(enough.size))
 
 
-def point_of(label: str) -> tuple[float, int]:
-    """Read γ and M from a label such as "γ=2 M=64"."""
-    gamma, width = (part.partition("=")[2] for part in label.split())
-    return float(gamma), int(width)
+def point_of(run: xr.Dataset) -> tuple[float, int]:
+    """Give γ = -log ε² / log M, free of rounding, and M of a stored run."""
+    epsilon, channels = option(run, "network.scale"), option(run, "network.channels.0")
+    return round(-2 * math.log(epsilon) / math.log(channels), 9), channels
 
 
 def _map(results: Results) -> tuple[list[float], list[int], dict[tuple[float, int], Point]]:
-    found = {point_of(label): measure(run) for label, run in results.items()}
+    found = {point_of(run): measure(run) for run in results.values()}
     return sorted({gamma for gamma, _ in found}), sorted({width for _, width in found}), found
 
 
 class PhaseMap(Panel):
     """Condensation and relative change of the weights over (γ, M), at an equal relative decrease of the loss."""
 
-    def __init__(self, key: str) -> None:
-        self.key = f"zhou2023/{key}"
-        self.title = "Beyond the paper: lazy and condensed networks, over the size of the start and the width"
+    key = "zhou2023/phase-map"
+    title = "Beyond the paper: lazy and condensed networks, over the size of the start and the width"
+    scales = by_scale(
+        _SCALES,
+        lambda s: (
+            f"n = {s.n}, {len(s.gammas)} γ from {s.gammas[0]:g} to {s.gammas[-1]:g}, M = "
+            f"{', '.join(map(str, s.widths))}"
+        ),
+    )
+    caption = (
+        "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
+        "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
+        f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
+        "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
+        f"condense where that is large. {STAND_IN}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Images and the grid."""
-        return {
-            scale: f"n = {one.n}, {len(one.gammas)} γ from {one.gammas[0]:g} to {one.gammas[-1]:g}, M = "
-            f"{', '.join(map(str, one.widths))}"
-            for scale, one in _SCALES.items()
-        }
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
-            "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
-            f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
-            "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
-            f"condense where that is large. {STAND_IN}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Train every point."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Every point, at times that depend on the images, which are drawn for that."""
         sizes = _SCALES[scale]
-        return {
-            f"γ={gamma:g} M={m}": lab.run(recipe(scale, gamma, m, seeds))
-            for gamma in sizes.gammas
-            for m in sizes.widths
-        }
+        return {f"γ={gamma:g} M={m}": recipe(scale, gamma, m, seeds) for gamma in sizes.gammas for m in sizes.widths}
 
     def claims(self, results: Results) -> list[Claim]:
         """The boundary lies at γ = 1; kernels condense beyond it only."""
-        check_finished(results)
         gammas, widths, found = _map(results)
         halved = all(one.halved for one in found.values())
-        slopes = {gamma: _slope(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
+        slopes = {gamma: exponent(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
         pairs = {gamma: [found[gamma, m].pairs for m in widths] for gamma in gammas}
         lazy, rich = [g for g in gammas if g < 1], [g for g in gammas if g > 1]
         return [
@@ -194,10 +191,6 @@ class PhaseMap(Panel):
         _cells(figure, axes[1], gammas, widths, np.log10(change), "log₁₀ of the relative change of the weights", ends)
         figure.suptitle(f"Lazy and condensed, {pictures_shown(results)}", fontsize=10)
         return figure
-
-
-def _slope(widths: Sequence[int], values: Sequence[float]) -> float:
-    return float(np.polyfit(np.log(widths), np.log(values), 1)[0])
 
 
 def _cells(

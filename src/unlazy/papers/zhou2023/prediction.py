@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unlazy.lab import Lab, Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, band, canvas
+from unlazy.figures import ORDERED, band, canvas
+from unlazy.lab import Recipe
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
 from unlazy.papers.zhou2023._predicted import predictions
-from unlazy.papers.zhou2023._settings import NAMES, STAND_IN, Pictures, pictures_of, section
+from unlazy.papers.zhou2023._settings import STAND_IN, Pictures, pictures_of, pictures_shown
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,10 +59,14 @@ def recipe(pictures: Pictures, scale: Scale, epsilon: float, seeds: int | None) 
 
 
 def timed(one: Recipe) -> Recipe:
-    """Look when and after eq. 44 predicts alignment: all that is known before training."""
-    times = [found.time_of(_LEVEL) for found in predictions(one.json())]
+    """Observe when and after eq. 44 predicts alignment: all that is known before training."""
+    times = [found.time_of(_LEVEL) for found in predictions(one)]
     grid = np.unique(np.round(np.concatenate([time * _GRID for time in times]), 12))
     return msgspec.structs.replace(one, times=grid.tolist())
+
+
+def _label(pictures: Pictures, epsilon: float) -> str:
+    return f"{pictures} ε={epsilon:g}"
 
 
 def _crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
@@ -95,7 +99,7 @@ class Measured:
 def measure(run: xr.Dataset) -> Measured:
     """Hold a run against eq. 44, seed by seed."""
     times, rows = run["time"].values, []
-    known = predictions(str(run.attrs["recipe"]))
+    known = predictions(recipe_of(run))
     for found, weights in zip(known, run["input-weights.conv1"].values, strict=True):
         v = found.linear.right[0]
         aligned = np.median(np.abs(weights @ v) / np.linalg.norm(weights, axis=2), axis=1)
@@ -103,48 +107,37 @@ def measure(run: xr.Dataset) -> Measured:
         seen = _crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
         off = np.array([found.deviation(float(t), w) for t, w in zip(times, weights, strict=True)])
         kept = _crossing(times, np.log(np.maximum(off, 1e-15)), np.log(_CLOSE))
-        rows.append((found.time_of(_LEVEL), seen, kept, found.effective_time(section(run, "network")["scale"])))
+        rows.append((found.time_of(_LEVEL), seen, kept, found.effective_time(option(run, "network.scale"))))
     return Measured(*map(float, np.mean(rows, axis=0)))
 
 
 class PredictedTime(Panel):
     """When the median kernel is aligned with v_1 to 0.999: predicted before training, and seen in it."""
 
-    def __init__(self, key: str) -> None:
-        self.key = f"zhou2023/{key}"
-        self.title = "Beyond the paper: the time of condensation, predicted and measured"
+    key = "zhou2023/prediction"
+    title = "Beyond the paper: the time of condensation, predicted and measured"
+    scales = by_scale(_SCALES, lambda s: f"n = {s.n}, {s.channels} kernels, ε = {_EPSILONS[0]:g} to {_EPSILONS[-1]:g}")
+    caption = (
+        "Two-layer tanh networks (MNIST: kernels of 5 x 5, pixels in [0, 1]; CIFAR-10: 3 x 3, [-1, 1]) on class "
+        "numbers, all weights from N(0, ε²), along the gradient flow of eq. 1 in rescaled coordinates. Above: 1 - "
+        "median alignment of θ_W,β = (W_β; b_β) with v_1 against time, over the predicted time at which it is "
+        "0.001; dots are eq. 44. Below: the distance of all weights from eq. 44, as a share of their length. "
+        f"{STAND_IN}."
+    )
 
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Images and sizes of the start."""
-        span = f"ε = {_EPSILONS[0]:g} to {_EPSILONS[-1]:g}"
-        return {scale: f"n = {one.n}, {one.channels} kernels, {span}" for scale, one in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        return (
-            "Two-layer tanh networks (MNIST: kernels of 5 x 5, pixels in [0, 1]; CIFAR-10: 3 x 3, [-1, 1]) on class "
-            "numbers, all weights from N(0, ε²), along the gradient flow of eq. 1 in rescaled coordinates. Above: 1 - "
-            "median alignment of θ_W,β = (W_β; b_β) with v_1 against time, over the predicted time at which it is "
-            "0.001; dots are eq. 44. Below: the distance of all weights from eq. 44, as a share of their length. "
-            f"{STAND_IN}."
-        )
-
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Predict, then train, for every ε and both sets of images."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """Every ε on both sets of images, each at times predicted from its own networks, which are drawn for that."""
         return {
-            f"{pictures} ε={epsilon:g}": lab.run(timed(recipe(pictures, scale, epsilon, seeds)))
+            _label(pictures, epsilon): timed(recipe(pictures, scale, epsilon, seeds))
             for pictures in _KERNEL
             for epsilon in _EPSILONS
         }
 
     def claims(self, results: Results) -> list[Claim]:
         """Within 5 % at the smallest ε, and less well from there."""
-        check_finished(results)
         found = {label: measure(run) for label, run in results.items()}
         groups: dict[Pictures, dict[float, Measured]] = {
-            p: {e: found[f"{p} ε={e:g}"] for e in _EPSILONS} for p in _KERNEL if f"{p} ε={_EPSILONS[0]:g}" in found
+            pictures: {epsilon: found[_label(pictures, epsilon)] for epsilon in _EPSILONS} for pictures in _KERNEL
         }
         worst = {p: [abs(one.ratio - 1) for one in group.values()] for p, group in groups.items()}
         kept = {p: [one.kept for one in group.values()] for p, group in groups.items()}
@@ -175,21 +168,20 @@ class PredictedTime(Panel):
 
     def draw(self, results: Results) -> Figure:
         """Alignment above, distance below, a column for each set of images."""
-        names = [p for p in _KERNEL if any(label.startswith(p) for label in results)]
-        figure, axes = canvas(len(names), 4.6 * len(names), 6.4, rows=2)
-        for column, pictures in enumerate(names):
-            above, below = axes[column], axes[len(names) + column]
-            runs = {label: run for label, run in results.items() if label.startswith(pictures)}
+        columns = len(_KERNEL)
+        figure, axes = canvas(columns, 4.6 * columns, 6.4, rows=2)
+        for column, pictures in enumerate(_KERNEL):
+            above, below = axes[column], axes[columns + column]
+            runs = {f"ε={epsilon:g}": results[_label(pictures, epsilon)] for epsilon in _EPSILONS}
             for index, (label, run) in enumerate(runs.items()):
-                _one(above, below, run, index, label.partition(" ")[2], dots=index == 0)
-            kind = str(section(next(iter(runs.values())), "data").get("kind", pictures))
-            above.set_title(NAMES.get(kind, kind), fontsize=9)
+                _one(above, below, run, index, label, dots=index == 0)
+            above.set_title(pictures_shown(runs), fontsize=9)
             for one in (above, below):
                 one.set_yscale("log")
             below.axhline(_CLOSE, color="grey", linewidth=0.8)
             below.set_xlabel("t / predicted time")
         axes[0].set_ylabel("1 - median alignment")
-        axes[len(names)].set_ylabel("distance from eq. 44")
+        axes[columns].set_ylabel("distance from eq. 44")
         axes[0].legend(fontsize=8)
         figure.suptitle("Condensation along v₁: training against its prediction", fontsize=10)
         return figure
@@ -212,7 +204,7 @@ def _off(one: Measured) -> str:
 
 def _one(above: Axes, below: Axes, run: xr.Dataset, index: int, label: str, dots: bool) -> None:
     """Draw one run of one ε."""
-    known, times = predictions(str(run.attrs["recipe"])), run["time"].values
+    known, times = predictions(recipe_of(run)), run["time"].values
     unit = float(np.mean([found.time_of(_LEVEL) for found in known]))
     aligned, off = [], []
     for found, weights in zip(known, run["input-weights.conv1"].values, strict=True):

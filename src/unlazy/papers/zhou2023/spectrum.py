@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from unlazy.data import Dataset
-from unlazy.lab import Lab, Recipe, draw_data, parse
+from unlazy.figures import ORDERED, canvas
+from unlazy.lab import Recipe, draw_data, parse
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_finished
-from unlazy.papers._figure import ORDERED, canvas
-from unlazy.papers.zhou2023._settings import PIXELS, SQUARED, STAND_IN, Pictures, pictures_of, pictures_shown, section
+from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers.zhou2023._settings import PIXELS, SQUARED, STAND_IN, Pictures, pictures_of, pictures_shown
 from unlazy.theory.zhou2023 import linearise
 
 if TYPE_CHECKING:
@@ -88,41 +88,33 @@ def draws(results: Results) -> list[Draw]:
 class Spectrum(Panel):
     """Figures 7 and 14: the largest eigenvalues of Z^T Z, and v_1 against the vector of ones."""
 
-    def __init__(self, figure: str, pictures: Pictures) -> None:
-        self.key = f"zhou2023/{figure}"
+    scales = by_scale(_SCALES, lambda s: f"n = {s.n}, {s.draws} draws")
+
+    def __init__(self, number: int, pictures: Pictures) -> None:
+        self.key = f"zhou2023/fig{number}"
         self.pictures: Pictures = pictures
         name = {"cifar10": "colour images", "mnist": "digits"}[pictures]
-        self.title = f"Figure {figure.removeprefix('fig')}: spectrum of the linear flow on {name}"
-
-    @property
-    def scales(self) -> dict[Scale, str]:
-        """Images and draws."""
-        return {scale: f"n = {sizes.n}, {sizes.draws} draws" for scale, sizes in _SCALES.items()}
-
-    @property
-    def caption(self) -> str:
-        """What is shown, and what was chosen."""
-        side = _KERNEL[self.pictures]
-        span = "[-1, 1]" if PIXELS[self.pictures] == "signed" else "[0, 1]"
-        return (
-            f"Left: the {_SHOWN[self.pictures]} largest eigenvalues λ_k² of Z^T Z (eq. 35, 70) for kernels of {side} x "
+        self.title = f"Figure {number}: spectrum of the linear flow on {name}"
+        side = _KERNEL[pictures]
+        span = "[-1, 1]" if PIXELS[pictures] == "signed" else "[0, 1]"
+        self.caption = (
+            f"Left: the {_SHOWN[pictures]} largest eigenvalues λ_k² of Z^T Z (eq. 35, 70) for kernels of {side} x "
             f"{side}, pixels in {span} and class numbers, with the squared error without the half: the first draw as "
             "bars, all draws as dots. Right: cosine of the part of v_1 that belongs to each input channel, without its "
             "bias, with the vector of ones, a dot a draw; lines are the paper's values. Pixels and kernel size are "
             f"those with which its numbers come out. {STAND_IN}."
         )
 
-    def run(self, scale: Scale, lab: Lab, seeds: int | None = None) -> Results:
-        """Draw, a few at a time."""
+    def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
+        """All draws, a few to a run."""
         total = seeds or _SCALES[scale].draws
         return {
-            f"draws from {first}": lab.run(recipe(self.pictures, scale, first, min(_BLOCK, total - first)))
+            f"draws from {first}": recipe(self.pictures, scale, first, min(_BLOCK, total - first))
             for first in range(0, total, _BLOCK)
         }
 
     def claims(self, results: Results) -> list[Claim]:
         """A gap, and the vector of ones."""
-        check_finished(results)
         found = draws(results)
         ratios = np.array([one.eigenvalues[0] / one.eigenvalues[1] for one in found])
         second = np.array([one.second for one in found])
@@ -140,11 +132,11 @@ class Spectrum(Panel):
 
     def _ones(self, results: Results, found: list[Draw]) -> Claim:
         ones = np.stack([one.ones for one in found])
-        means, spread = ones.mean(axis=0), ones.std(axis=0)
+        means, deviations = ones.mean(axis=0), ones.std(axis=0)
         start = np.median([np.median(np.abs(run["alignment.conv1-kernels.cosine"])) for run in results.values()])
         known = _PAPER[self.pictures]
-        told = ", ".join(f"{mean} ± {deviation}" for mean, deviation in known)
-        if section(next(iter(results.values())), "data").get("kind") == "digits":
+        printed = ", ".join(f"{mean} ± {deviation}" for mean, deviation in known)
+        if "digits" in values(results, "data.kind"):
             text, holds = f"on the stand-in, v_1 has |cos| > {_NEAR:g} with the vector of ones", means.min() > _NEAR
         elif len(known) == 1:
             text = f"v_1 is the vector of ones: the mean cosine over draws is that of the paper within {_WITHIN:g}"
@@ -155,8 +147,8 @@ class Spectrum(Panel):
             holds = all(abs(mean - value) <= deviation for mean, (value, deviation) in zip(means, known, strict=True))
         return Claim(
             text=text,
-            paper=f"{told} from 50 independent trials",
-            measured=", ".join(f"{mean:.5f} ± {one:.5f}" for mean, one in zip(means, spread, strict=True))
+            paper=f"{printed} from 50 independent trials",
+            measured=", ".join(f"{mean:.5f} ± {one:.5f}" for mean, one in zip(means, deviations, strict=True))
             + f" in {len(found)} draws (kernels at the start: median {start:.2f})",
             holds=bool(holds),
         )

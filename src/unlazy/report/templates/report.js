@@ -60,4 +60,32 @@
     input.setAttribute("aria-valuetext", `t = ${times[times.length - 1]}`);
     bar.hidden = false;
   }
+
+  // A click on the head of a column sorts the rows: numbers by value, other cells as text.
+  const key = (cell) => {
+    const text = cell.dataset.value ?? cell.textContent.trim();
+    return text !== "" && !Number.isNaN(Number(text)) ? Number(text) : text;
+  };
+  const order = (a, b, up) => {
+    if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // what has no value comes last
+    return (a < b ? -1 : Number(a > b)) * (up ? 1 : -1);
+  };
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.querySelectorAll("th")];
+    heads.forEach((head, column) => {
+      const press = document.createElement("button");
+      press.type = "button";
+      press.append(...head.childNodes);
+      head.append(press);
+      press.addEventListener("click", () => {
+        const up = head.getAttribute("aria-sort") !== "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const body = table.tBodies[0];
+        const rows = [...body.rows].map((row) => [key(row.cells[column]), row]);
+        rows.sort(([a], [b]) => order(a, b, up));
+        body.append(...rows.map(([, row]) => row));
+      });
+    });
+  }
 })();

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline
 
 from unlazy.flows import Trajectory
-from unlazy.networks import Block, MeanFieldStack, Network
-from unlazy.networks._block import Fixed, Limit
+from unlazy.networks import Block, Limit, MeanFieldStack, Network, kernel_of
 from unlazy.probes import ChannelDrive, Probe
 from unlazy.theory._base import Hypothesis, through
 from unlazy.theory._runs import relative_error
@@ -21,13 +20,12 @@ DRIVE = ChannelDrive()
 
 def first_block(network: Network) -> Block | Limit | None:
     """The first block of a stack, if it is trained on fixed features: its neurons, or their law."""
-    if not isinstance(network, MeanFieldStack) or network.clips:
+    if not isinstance(network, MeanFieldStack) or network.clips_per_sample:
         return None
-    block = network.blocks[0]
-    inner = block.inner if isinstance(block, Fixed) else block
-    if isinstance(inner, Block) and not (inner.fixed and inner.a is not None):
+    block = network.restore().blocks[0]
+    if isinstance(block, Block) and not (block.fixed and block.a is not None):
         return None
-    return inner if isinstance(inner, Block | Limit) and "a" in inner.train else None
+    return block if isinstance(block, Block | Limit) and "a" in block.train else None
 
 
 def is_driven(network: Network) -> bool:
@@ -59,7 +57,7 @@ def random_features(run: Trajectory) -> Hypothesis:
 def three_layers(run: Trajectory) -> Hypothesis:
     """What the paper calls three layers is two blocks: w_1 and w_2 are trained, and no offset."""
     blocks = run.start.blocks if isinstance(run.start, MeanFieldStack) else ()
-    known = [block for block in blocks if isinstance(block, Block | Fixed | Limit)]
+    known = [block for block in blocks if isinstance(block, Block | Limit)]
     still = not any("c" in block.train or np.any(np.asarray(block.c)) for block in known)
     return Hypothesis("two blocks without offsets c", len(known) == len(blocks) == 2 and still)
 
@@ -69,19 +67,14 @@ def feature_kernel(network: Network, x: np.ndarray, z: np.ndarray) -> np.ndarray
 
     In the units of the flow: a trained offset adds 1, and without 1/m in front of the sum m φ·φ takes its place.
     """
-    block, (left, right) = first_block(network), (jnp.asarray(x), jnp.asarray(z))
+    block = first_block(network)
     assert block is not None
-    constant = float("c" in block.train)
-    if isinstance(block, Limit):
-        return np.asarray(block.limit_kernel(left, right), float) + constant
-    own = block.rates()["a"] * block.scale**2 * (block.column(left.T).T @ block.column(right.T))
-    return np.asarray(own, float) + constant
+    return np.asarray(kernel_of(block, jnp.asarray(x), jnp.asarray(z)), float)
 
 
 def points(run: Trajectory) -> np.ndarray:
     """All inputs of the data set, training points first."""
-    x = np.asarray(run.data.x, float)
-    return x if run.data.x_test is None else np.concatenate([x, np.asarray(run.data.x_test, float)])
+    return np.asarray(run.data.points(), float)
 
 
 def shares(run: Trajectory) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory, velocity
-from unlazy.networks import Block, MeanFieldStack, Network, divide
+from unlazy.networks import Block, MeanFieldStack, Network, Samples, divide
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 from unlazy.theory._runs import gradient_flow
@@ -82,15 +82,15 @@ class ChannelsMove(Theorem):
 
 def channel_speed(network: Network, run: Trajectory) -> np.ndarray:
     """∂_t f_k at all points of the run's data, by moving every parameter as the flow does: (points, D)."""
-    there, data = network.on(run.data)
+    there, x, x_test = network.prepare(run.data)
     trained, frozen = divide(there)
 
     def look(leaves: MeanFieldStack) -> list[jax.Array]:
         now = eqx.combine(leaves, frozen)
         assert isinstance(now, MeanFieldStack)
-        return [now.channels(part)[0] for part in (data.x, data.x_test) if part is not None]
+        return [now.channels(part)[0] for part in (x, x_test) if part is not None]
 
-    speed = velocity(trained, frozen, data, run.loss)
+    speed = velocity(trained, frozen, Samples(x, run.data.y, run.data.weight), run.loss)
     return np.concatenate([np.asarray(part, float) for part in jax.jvp(look, (trained,), (speed,))[1]])
 
 

@@ -24,7 +24,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
 from unlazy.probes import Kernel, Probe, TrainLoss, WeightMovement
 from unlazy.theory._base import Hypothesis, through
-from unlazy.theory._runs import gradient_flow, loss_slope, relative_error, squared_loss
+from unlazy.theory._runs import gaussian_weights, gradient_flow, loss_slope, no_biases, relative_error, squared_loss
 from unlazy.theory.caron2023.constants import curvature
 from unlazy.theory.caron2023.kernels import asymmetrical_nodes, smallest_mean_eigenvalue
 
@@ -109,6 +109,7 @@ def speaks_of(network: Network) -> Iterator[Hypothesis]:
     size = np.abs(np.asarray(network.a))
     alike = size.ndim == 1 and size.min() == size.max() > 0 and not network.train_readout
     yield Hypothesis("one output with frozen read-outs ±c", bool(alike))
+    yield no_biases(network)
     finite = network.w is not None
     yield Hypothesis("finitely many features", finite)
     exponent = network.scaling.feature
@@ -174,6 +175,7 @@ def gaussian(made: Model) -> Iterator[Hypothesis]:
     square = float(np.mean(w**2))
     yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
     distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
+    yield gaussian_weights(w)
     yield Hypothesis("independent nodes, not pairs of equal ones", distinct > 0.75 * len(w), distinct, len(w))
 
 

@@ -25,7 +25,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Anchored, Embedding, Infinite, Network, RandomLayers, TwoLayer
 from unlazy.probes import TrainLoss
 from unlazy.theory._base import Hypothesis, through
-from unlazy.theory._runs import gradient_flow, loss_slope, relative_error, squared_loss
+from unlazy.theory._runs import gradient_flow, loss_slope, no_biases, relative_error, squared_loss
 
 PAPER = "Chen, Vanden-Eijnden, Bruna (2022)"
 
@@ -162,6 +162,7 @@ def _conditions(run: Trajectory) -> Iterator[Hypothesis]:
     if not two_layers:
         return
     yield one_size(network)
+    yield no_biases(network)
     yield squared_loss(run)
     yield gradient_flow(run)
 
@@ -175,7 +176,7 @@ def one_size(network: TwoLayer) -> Hypothesis:
 
 def is_known(network: Network) -> bool:
     """Whether it makes sense to ask the paper about a network at all, before it is run."""
-    return isinstance(network, TwoLayer) and one_size(network).met
+    return isinstance(network, TwoLayer) and one_size(network).met and network.b is None
 
 
 def settled(run: Trajectory) -> Setting:

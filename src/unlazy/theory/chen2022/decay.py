@@ -173,7 +173,7 @@ class ActiveNeuronsStay(Theorem):
         interval = self._interval(setting.network, np.diag(setting.gram))
         assert interval is not None
         shares = np.asarray(through(run, ActiveShare(interval.left, interval.right))["hidden"], float)
-        middle = float(ActiveShare(*interval.middle)(setting.network, setting.network, run.data, run.loss)["hidden"])
+        middle = float(ActiveShare(*interval.middle).of(setting.network, setting.network, run.data, run.loss)["hidden"])
         known, root = setting.spectrum, float(np.sqrt(setting.start_loss))
         used = kappa(known.smallest, known.largest, interval) / setting.c
         right = middle**1.5 - used * (root - np.sqrt(values))

@@ -52,7 +52,7 @@ class FeaturesMustMove(Theorem):
         assert isinstance(start, TwoLayer)
         assert isinstance(final, TwoLayer)
         x = run.data.x
-        moved = jnp.mean(jnp.abs(final.hidden(x)["hidden"] - start.hidden(x)["hidden"]), axis=1)
+        moved = jnp.mean(jnp.abs(final.features(x)[1] - start.features(x)[1]), axis=1)
         needed = jnp.abs(final(x) - start(x)) / (jnp.abs(start.a[0]) * start.activation.lipschitz)
         # Both sides are averages of m numbers; their rounding is what may turn an equality around.
         slack = 1e3 * float(jnp.finfo(x.dtype).eps) * float(jnp.max(moved) + jnp.max(needed))

@@ -18,7 +18,7 @@ from unlazy.networks import Identity, Network, RandomLayers
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 from unlazy.theory._fall import fall
-from unlazy.theory._runs import looked_later, probability
+from unlazy.theory._runs import gaussian_weights, looked_later, probability
 from unlazy.theory.chen2022._problems import small_inputs
 from unlazy.theory.chen2022._setting import (
     PAPER,
@@ -229,6 +229,7 @@ def _start(setting: Setting) -> Iterator[Hypothesis]:
     w = np.asarray(network.w, float)
     square = float(np.mean(w**2))
     yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
+    yield gaussian_weights(w)
     distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
     yield Hypothesis("independent neurons, not pairs of equal ones", distinct > 0.75 * m, distinct, m)
     yield Hypothesis("targets that are not all 0", bool(np.any(setting.y)))

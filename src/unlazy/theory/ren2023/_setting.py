@@ -85,7 +85,7 @@ def both_trained(run: Trajectory) -> Hypothesis:
 
 def unclipped(run: Trajectory) -> Hypothesis:
     """No clips."""
-    return Hypothesis("no clips", not run.start.clips)
+    return Hypothesis("no clips", not run.start.clips_per_sample)
 
 
 def seen(run: Trajectory, probe: Probe) -> Any:

@@ -57,7 +57,7 @@ class Learns(Theorem):
         first = layers(run)[0]
         assert isinstance(first, Block)
         yield from symmetric(run)
-        yield Hypothesis("clipped flow, eq. 4", run.start.clips)
+        yield Hypothesis("clipped flow, eq. 4", run.start.clips_per_sample)
         width, needed = float(first.width), width_needed(first.inputs, self.epsilon)
         yield Hypothesis("width m_1, with all constants 1", width >= needed, width, needed)
 

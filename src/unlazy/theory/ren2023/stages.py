@@ -106,7 +106,7 @@ def _between(run: Trajectory) -> bool:
 
 
 def _clipping(run: Trajectory) -> Hypothesis:
-    clips = isinstance(run.start, MeanFieldStack) and run.start.clips
+    clips = isinstance(run.start, MeanFieldStack) and run.start.clips_per_sample
     return Hypothesis("clipped flow, eq. 4", clips)
 
 
@@ -144,7 +144,9 @@ class ClipsGoOut(Theorem):
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Both layers, and the pulls."""
-        return STAGES[:3] if is_known(network) and isinstance(network, MeanFieldStack) and network.clips else []
+        return (
+            STAGES[:3] if is_known(network) and isinstance(network, MeanFieldStack) and network.clips_per_sample else []
+        )
 
     def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
         """The clipped learner, and the paper's loss."""

@@ -138,7 +138,7 @@ def predict(network: ConvNet, data: Dataset, loss: Loss | None = None) -> Predic
     channels = own.kernels[0].shape[0]
     readouts = np.asarray(own.readout, float).reshape(-1, channels, linear.z.shape[0] // _places(own))
     readouts = np.swapaxes(readouts, 0, 1).reshape(channels, -1)
-    return Prediction(linear, np.asarray(own.weights()["conv1"], float), readouts)
+    return Prediction(linear, np.asarray(own.layers()["conv1"].weights(), float), readouts)
 
 
 def _places(network: ConvNet) -> int:

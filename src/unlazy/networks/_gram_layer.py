@@ -2,42 +2,32 @@
 
 If h(x) = e W Φ(x), then along every flow W(t) = W(0) - e B(t) Φ(X)^T with B' = R dL/dh, so that h(x) = h_0(x) - B G(X,
 x) with G = e² Φ^T Φ. All follows from the n x n matrix G: a gradient costs 2 m n² operations instead of 4 m D n, and D
-may be infinite. It is the same flow, and any Runge-Kutta method or descent takes the same steps up to rounding.
+may be infinite. Biases trained at the rate R_b add R_b/R to every entry of G. It is the same flow, and any Runge-Kutta
+method or descent takes the same steps up to rounding.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from unlazy._errors import UserError
-from unlazy._types import Inputs, OtherInputs, Outputs, PRNGKey, PyTree
+from unlazy._types import Outputs, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Chord, Network, View, altered, frozen_rates, nested_sums
-from unlazy.networks._points import Points, columns_of, pick
-from unlazy.networks._sweep import AXIS, sweep
-from unlazy.networks.two_layer import TwoLayer, assembled_kernel, gate_overlap
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """How neurons are gone through: at most ``slab`` at a time, shared out over ``mesh``, products in ``product``.
-
-    Without a slab everything fits into memory, and what one pass has made is kept for the next.
-    """
-
-    slab: int | None = None
-    mesh: Mesh | None = None
-    product: jnp.dtype | None = None
+from unlazy.networks._base import Chord, Network, View, altered, frozen_rates
+from unlazy.networks._overlaps import assembled_kernel, gate_overlap
+from unlazy.networks._points import Points, between, rows_of
+from unlazy.networks._prepared import Batch, OtherBatch, Places, Prepared
+from unlazy.networks._sweep import AXIS, Layout, sweep
+from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
+from unlazy.networks.two_layer import TwoLayer
 
 
 class _Neurons(eqx.Module):
@@ -54,7 +44,7 @@ class _Neurons(eqx.Module):
 
 
 def _h(neurons: _Neurons, points: Points) -> Float[Array, "m q"]:
-    start = points.of(neurons.h0)
+    start = points.columns(neurons.h0)
     return start - neurons.b.astype(start.dtype) @ points.rows.T
 
 
@@ -98,7 +88,7 @@ def _backward(activation: Activation, layout: Layout, kept: Any, signal: Outputs
         each = activation.derivative(h) * _onto_neurons(_readout(neurons), signal).astype(h.dtype)
 
         read = neurons.scale() * (activation(h).astype(signal.dtype) @ signal)
-        return (-columns_of(each, points.index, n).astype(neurons.b.dtype), read), None
+        return (-points.scattered(each, n).astype(neurons.b.dtype), read), None
 
     each, _ = sweep(body, _Neurons(b, a, s, h0), (points, signal), layout.slab, layout.mesh)
     return (*each, None)
@@ -107,13 +97,12 @@ def _backward(activation: Activation, layout: Layout, kept: Any, signal: Outputs
 _forward.defvjp(_forward_kept, _backward)
 
 
-class Dual(Network):
-    """A `TwoLayer` in Gram coordinates; `dual` makes it.
+class GramTwoLayer(Network):
+    """A `TwoLayer` network in Gram coordinates; `to_gram` makes it.
 
-    A sample is its place among the training and test points, (q, 1); where nothing has to be looked up (q, 0) stands
-    for the first q points in their order, which saves a quarter of a step's time. What autodiff gives for B is a
-    velocity and not a differential, so kernels and movement come from the methods here, and whatever looks at the size
-    of a gradient (Adam, clipping) has to stay in weights.
+    Handles are `Places`. On raw inputs it is evaluated through the weights. What autodiff gives for B is a velocity and
+    not a differential, so kernels and movement come from the methods here, and whatever depends on the size of a
+    gradient (Adam, clipping) has to stay in weights.
     """
 
     b: Float[Array, "m n"]
@@ -121,94 +110,76 @@ class Dual(Network):
     s: Float[Array, " m"]
     h0: Float[Array, "m p"]  # at all points, training points first; in the precision of products
     gram: Float[Array, "p n"]
-    raw: Dataset  # for the way back
+    data: Dataset
     origin: TwoLayer  # the network at t = 0
     activation: Activation
     rate: float = eqx.field(static=True)
     readout_rate: float = eqx.field(static=True)
+    bias_rate: float = eqx.field(static=True)
     layout: Layout = eqx.field(static=True)
 
     def _neurons(self) -> _Neurons:
         return _Neurons(self.b, self.a, self.s, self.h0)
 
-    def _points(self, x: OtherInputs) -> Points:
-        if x.shape[1] == 0:
-            return Points(None, self.gram[: x.shape[0]])
-        index = x[:, 0].astype(jnp.int32)
-        return Points(index, pick(self.gram, index, 0))
-
     def _sweep(self, body: Any, neurons: Any, shared: Any) -> Any:
         return sweep(body, neurons, shared, self.layout.slab, self.layout.mesh)
 
-    def __call__(self, x: Inputs) -> Outputs:
-        """Σ_j s_j a_j σ(h_j(x))."""
-        return _forward(self.activation, self.layout, self.b, self.a, (self.s, self.h0, self._points(x)))
+    def __call__(self, x: Batch) -> Outputs:
+        """Evaluate Σ_j s_j a_j σ(h_j(x))."""
+        if not isinstance(x, Places):
+            return self.restore()(x)
+        return _forward(self.activation, self.layout, self.b, self.a, (self.s, self.h0, rows_of(self.gram, x)))
 
     def rates(self) -> PyTree:
-        """The rates of the origin: that of w for its coefficients B."""
+        """Return the rates of the original network: that of w for its coefficients B."""
         return eqx.tree_at(lambda tree: (tree.b, tree.a), frozen_rates(self), (self.rate, self.readout_rate))
 
     @property
-    def kinked(self) -> bool:
+    def has_kinks(self) -> bool:
         """As its activation."""
         return bool(self.activation.kinks)
 
-    def on(self, data: Dataset) -> tuple[Network, Dataset]:
-        """Nothing is left to prepare."""
-        return self, data
+    @property
+    def cheap_kernel(self) -> bool:
+        """One sum over neurons."""
+        return True
 
-    def off(self) -> Network:
-        """W = W(0) - e B Φ(X)^T."""
-        origin = self.origin.anchored(self.raw)
-        w = origin.w
+    def restore(self) -> TwoLayer:
+        """Return W = W(0) - e B Φ(X)^T, b = b(0) - (R_b / R) B 1."""
+        origin = self.origin.anchored(self.data)
+        w, b = origin.w, origin.b
         assert w is not None
-        moved = w - float(w.shape[1]) ** origin.scaling.feature * self.b @ origin.embedding(self.raw.x)
-        return altered(origin, w=moved, a=self.a)
+        moved = w - origin.factor() * self.b @ origin.embedding(self.data.x)
+        if b is not None:
+            b = b - self.bias_rate / self.rate * jnp.sum(self.b, axis=1)
+        return altered(origin, w=moved, a=self.a, b=b)
 
-    def hidden(self, x: Inputs) -> dict[str, Float[Array, "q m"]]:
-        """h_j(x)."""
-        body = lambda neurons, points: (_h(neurons, points), None)  # noqa: E731
-        return {"hidden": self._sweep(body, self._neurons(), self._points(x))[0].T}
+    def layers(self) -> Mapping[str, Layer]:
+        """Return the one layer of neurons, ``hidden``."""
+        return {"hidden": GramHidden(self)}
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
-        """|w_j - w_j(0)| = sqrt(b_j G b_j^T), without ever building w."""
-        assert isinstance(start, Dual)
+        """Return |w_j - w_j(0)| = sqrt(B_j G B_j^T), without ever building w."""
+        if not isinstance(start, GramTwoLayer):
+            return self.restore().movement(start.restore())
+        # Of R_b / R in each entry of G, a bias moves by the square.
+        ratio = self.bias_rate / self.rate
+        extra = ratio**2 - ratio
 
         def body(neurons: tuple[Array, Array], gram: Array) -> tuple[Array, None]:
-            moved = neurons[0] - neurons[1]
-            square = jnp.sum((moved.astype(gram.dtype) @ gram) * moved.astype(gram.dtype), axis=1)
-            return jnp.sqrt(jnp.maximum(square, 0.0)).astype(moved.dtype), None
+            moved = (neurons[0] - neurons[1]).astype(gram.dtype)
+            square = jnp.sum((moved @ gram) * moved, axis=1)
+            if self.bias_rate:
+                square = square + extra * jnp.square(jnp.sum(moved, axis=1))
+            return jnp.sqrt(jnp.maximum(square, 0.0)).astype(neurons[0].dtype), None
 
-        square = self.gram[: self.b.shape[1]]
-        return {"hidden": self._sweep(body, (self.b, start.b), square)[0]}
+        return {"hidden": self._sweep(body, (self.b, start.b), self.gram[: self.b.shape[1]])[0]}
 
-    def weights(self) -> dict[str, Float[Array, "_ _"]]:
-        """w_j of every neuron, built for this look."""
-        return self.off().weights()
-
-    def responses(self, x: Inputs) -> dict[str, Float[Array, "q m"]]:
-        """σ(h_j(x))."""
-        return {layer: self.activation(h) for layer, h in self.hidden(x).items()}
-
-    def importance(self) -> dict[str, Float[Array, " m"]]:
-        """As in weights."""
-        return self.off().importance()
-
-    def silenced(self, layer: str, kept: Float[Array, " m"]) -> Dual:
-        """Scale the node scales, also those of the way back."""
-        return altered(self, s=self.s * kept, origin=self.origin.silenced(layer, kept))
-
-    def nested(self, x: Inputs, layer: str, order: Int[Array, " m"], judge: Callable[[Outputs], PyTree]) -> PyTree:
-        """Sums over neurons, one pass for all."""
-        values = self.responses(x)[layer].astype(self.a.dtype)
-        return nested_sums(values, _readout(self._neurons()), order, judge)
-
-    def permute(self, layer: str, order: Int[Array, " m"]) -> Dual:
-        """Refuse: the way back, to weights, knows the order of the neurons."""
-        raise UserError("In Gram coordinates the neurons keep their order: permute before `dual`.")
-
-    def tangent_kernel(self, x: Inputs, z: OtherInputs) -> Float[Array, "..."]:
-        """Θ = R G(x, z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained."""
+    def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
+        """Return Θ = R G(x, z) Σ_j s_j² a_j² σ'(h_j(x)) σ'(h_j(z)), plus the read-out's part where it is trained."""
+        z = x if z is None else z
+        if not (isinstance(x, Places) and isinstance(z, Places)):
+            return self.restore().tangent_kernel(x, z)
         sigma, trained = self.activation, self.readout_rate != 0
 
         def body(neurons: _Neurons, shared: tuple[Points, Points]) -> tuple[None, Any]:
@@ -217,21 +188,18 @@ class Dual(Network):
                 neurons, (sigma.derivative(h_x), sigma.derivative(h_z)), (sigma(h_x), sigma(h_z)) if trained else None
             )
 
-        points = self._points(x), self._points(z)
+        points = rows_of(self.gram, x), rows_of(self.gram, z)
         gates, values = self._sweep(body, self._neurons(), points)[1]
-        n = self.b.shape[1]
 
         def afresh() -> Array:  # between test points, which is rare
-            origin, all_ = self.origin.anchored(self.raw), _all_points(self.raw)
-            phi_x, phi_z = (origin.embedding(all_[one.place()]).astype(self.gram.dtype) for one in points)
-            return float(phi_x.shape[1]) ** (2 * origin.scaling.feature) * (phi_x @ phi_z.T)
+            origin = self.origin.anchored(self.data)
+            phi_x, phi_z = (origin.embedding(one.raw).astype(self.gram.dtype) for one in (x, z))
+            return origin.factor() ** 2 * (phi_x @ phi_z.T) + self.bias_rate / self.rate
 
-        place = points[1].place()
-        gram = jax.lax.cond(jnp.all(place < n), lambda: pick(points[0].rows, place, 1), afresh)
-        return self._assembled(gram, gates, values)
+        return self._assembled(between(*points, self.b.shape[1], afresh), gates, values)
 
-    def output_kernel(self, x: Inputs, z: OtherInputs, output: int) -> Float[Array, "n p"]:
-        """Θ of the network with one read-out only: a k²-th of the whole."""
+    def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
+        """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
         return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
 
     def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
@@ -247,7 +215,7 @@ class Dual(Network):
     def _assembled(self, gram: Array, gates: Array, values: Array | None) -> Array:
         return assembled_kernel(self.rate * gram.astype(gates.dtype), gates, values, self.readout_rate)
 
-    def push(self, x: Inputs, change: PyTree) -> Outputs:
+    def push(self, x: Batch, change: PyTree) -> Outputs:
         """J(x) v = Σ_j c_j σ'(h_j) h_j', with h' = -B' G, plus the read-out's part where it is trained."""
 
         def body(neurons: tuple[_Neurons, Array, Array | None], points: Points) -> tuple[None, Array]:
@@ -259,9 +227,9 @@ class Dual(Network):
                 out = out + _outputs(self.activation(h), here.scale() * a)
             return None, out
 
-        return self._sweep(body, (self._neurons(), change.b, change.a), self._points(x))[1]
+        return self._sweep(body, (self._neurons(), change.b, change.a), rows_of(self.gram, _placed(x)))[1]
 
-    def view(self, x: Inputs) -> View:
+    def view(self, x: Batch) -> View:
         """Outputs, and pre-activations if there is room to keep them."""
         kept = self.layout.slab is None
 
@@ -269,12 +237,12 @@ class Dual(Network):
             h = _h(neurons, points)
             return h if kept else None, _outputs(self.activation(h), _readout(neurons))
 
-        hidden, outputs = self._sweep(body, self._neurons(), self._points(x))
+        hidden, outputs = self._sweep(body, self._neurons(), rows_of(self.gram, _placed(x)))
         return View(outputs, hidden)
 
-    def chord(self, view: View, signal: Outputs, x: OtherInputs) -> DualChord:
+    def chord(self, view: View, signal: Outputs, x: OtherBatch) -> GramChord:
         """Slopes averaged, neuron by neuron and point by point, over the way on which ``signal`` would lead."""
-        points, kept = self._points(x), self.layout.slab is None
+        points, kept = rows_of(self.gram, _placed(x)), self.layout.slab is None
 
         def body(neurons: Any, shared: Any) -> tuple[Any, Any]:
             slopes, values, a = self._along(*neurons, *shared)
@@ -286,7 +254,7 @@ class Dual(Network):
 
         each, (gates, values) = self._sweep(body, (self._neurons(), view.hidden), (points, signal))
         kernel = self._assembled(points.rows, gates, values)
-        return DualChord(kernel=kernel, network=self, points=points, signal=signal, each=each)
+        return GramChord(kernel=kernel, network=self, points=points, signal=signal, each=each)
 
     def _along(
         self, neurons: _Neurons, hidden: Array | None, points: Points, signal: Outputs
@@ -303,16 +271,11 @@ class Dual(Network):
         read = self.readout_rate * neurons.scale() * (sigma(h[:, :n]).astype(signal.dtype) @ signal)
         return slopes, 0.5 * (sigma(h) + sigma(ahead)), neurons.a - 0.5 * read
 
-    @classmethod
-    def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
-        """Give all examples of `TwoLayer`, in Gram coordinates."""
-        return [dual(network, data) for network, data in TwoLayer.examples(key=key) if isinstance(network, TwoLayer)]
 
+class GramChord(Chord):
+    """Secant linearisation over one step; per-neuron slopes are stored, or recomputed per slab when memory is short."""
 
-class DualChord(Chord):
-    """The linearisation of a `Dual` along a stretch of its way: slopes kept, or made again slab by slab."""
-
-    network: Dual
+    network: GramTwoLayer
     points: Points
     signal: Outputs  # that leads along the stretch
     each: tuple[Array, Array | None, Array] | None
@@ -332,49 +295,87 @@ class DualChord(Chord):
                 return (b, None), None
             return (b, -net.readout_rate * here.scale() * (values.astype(signal.dtype) @ signal)), None
 
-        train = self.points.first(n)
+        train = self.points.first_ones(n)
         (b, a), _ = net._sweep(body, (net._neurons(), self.each), (train, self.signal, signal))
         nothing = jax.tree.map(lambda _: None, eqx.filter(net, eqx.is_array))
         return eqx.tree_at(lambda tree: (tree.b, tree.a), nothing, (b, a), is_leaf=lambda leaf: leaf is None)
 
 
-def _all_points(data: Dataset) -> Float[Array, "p d"]:
-    return data.x if data.x_test is None else jnp.concatenate([data.x, data.x_test])
+class GramHidden(Layer):
+    """The neurons of a two-layer network in Gram coordinates; what changes them returns a network in weights."""
+
+    network: GramTwoLayer
+    name: str = eqx.field(static=True, default="hidden")
+
+    def _in_weights(self) -> Layer:
+        return self.network.restore().layers()[self.name]
+
+    def preactivations(self, x: Batch) -> Float[Array, "q m"]:
+        """Return h_j(x)."""
+        net = self.network
+        if not isinstance(x, Places):
+            return self._in_weights().preactivations(x)
+        h = net._sweep(lambda some, points: (_h(some, points), None), net._neurons(), rows_of(net.gram, x))[0]
+        return h.astype(net.b.dtype).T
+
+    def weights(self) -> Float[Array, "m d"]:
+        """Return w_j, built when asked for."""
+        return self._in_weights().weights()
+
+    def outgoing(self) -> Float[Array, "m *k"]:
+        """Return s_j a_j."""
+        return _readout(self.network._neurons())
+
+    def permute(self, order: Int[Array, " m"]) -> Network:
+        """Reorder the neurons."""
+        return self._in_weights().permute(order)
+
+    def rewired(self, into: Rewire, out: Rewire) -> Network:
+        """Replace the neurons."""
+        return self._in_weights().rewired(into, out)
+
+    def silence(self, kept: Float[Array, " m"]) -> GramTwoLayer:
+        """Multiply the node scales."""
+        net, origin = self.network, self.network.origin
+        return altered(net, s=net.s * kept, origin=altered(origin, s=origin.s * kept))
+
+    def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
+        """Add up neurons, in one pass for all counts."""
+        return nested_sums(self.responses(x), self.outgoing(), order, judge)
 
 
-def dual(network: TwoLayer, data: Dataset, layout: Layout = Layout()) -> tuple[Dual, Dataset]:  # noqa: B008
+def _placed(x: Batch) -> Places:
+    if not isinstance(x, Places):
+        raise TypeError("Flows evaluate a network in Gram coordinates on the handles that were made with it.")
+    return x
+
+
+def to_gram(network: TwoLayer, data: Dataset, layout: Layout = Layout()) -> Prepared:  # noqa: B008
     """Write a network and its data in Gram coordinates; an infinite embedding becomes exact on the data's points."""
-    there = network.anchored(data)
-    points = _all_points(data)
-    phi, w, n = there.embedding(points), there.w, data.n
+    there, points, n = network.anchored(data), data.points(), data.n
+    phi, w = there.embedding(points), there.w
     assert w is not None
     product = points.dtype if layout.product is None else layout.product
     phi, w = phi.astype(product), w.astype(product)
-    e = float(w.shape[1]) ** there.scaling.feature
-    h0 = e * (w @ phi.T)
+    e, rates = there.factor(), there.rates()
+    h0, gram = e * (w @ phi.T), e**2 * (phi @ phi[:n].T)
+    if there.b is not None:
+        h0, gram = h0 + there.b[:, None].astype(product), gram + rates.b / rates.w
     if layout.mesh is not None:
         h0 = jax.lax.with_sharding_constraint(h0, NamedSharding(layout.mesh, PartitionSpec(AXIS)))
-    index = jnp.arange(points.shape[0], dtype=points.dtype)[:, None]
-    prepared = eqx.tree_at(
-        lambda d: (d.x, d.x_test),
+    made = GramTwoLayer(
+        jnp.zeros((network.width, n), points.dtype),
+        network.a,
+        network.s,
+        h0,
+        gram,
         data,
-        (index[:n], None if data.x_test is None else index[n:]),
-        is_leaf=lambda leaf: leaf is None,
+        network,
+        network.activation,
+        rates.w,
+        rates.a,
+        0.0 if there.b is None else rates.b,
+        layout,
     )
-    rates = there.rates()
-    return (
-        Dual(
-            jnp.zeros((network.width, n), points.dtype),
-            network.a,
-            network.s,
-            h0,
-            e**2 * (phi @ phi[:n].T),
-            data,
-            network,
-            network.activation,
-            rates.w,
-            rates.a,
-            layout,
-        ),
-        prepared,
-    )
+    test = None if data.x_test is None else Places(data.x_test, first=n, count=data.x_test.shape[0])
+    return Prepared(made, Places(data.x, first=0, count=n), test)

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from made_up import RATES, TIMES, random_labels
 from unlazy._errors import UserError
+from unlazy.figures import DASHES, ORDERED, SCALING, bars, canvas, fit, styled
 from unlazy.papers import chen2022
-from unlazy.papers._figure import DASHES, ORDERED, SCALING, bars, canvas, fit, styled
 from unlazy.report.figures import describe, draw, encode, export, table
 
 
@@ -88,7 +88,7 @@ def test_paper_style_is_as_wide_as_a_column(results):
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows_", "wanted"), [(4, 1, (2, 2)), (2, 1, (1, 2)), (3, 3, (3, 3)), (5, 1, (1, 5))]
+    ("columns", "rows_", "wanted"), [(4, 1, (2, 2)), (2, 1, (1, 2)), (3, 3, (3, 3)), (5, 1, (2, 3)), (7, 1, (3, 3))]
 )
 def test_many_axes_fill_a_page(columns, rows_, wanted):
     with styled("paper"):
@@ -116,12 +116,13 @@ def test_the_same_figure_gives_the_same_bytes(results):
 
 
 def test_export_writes_what_is_asked(results, tmp_path):
-    written = export(chen2022.fig1, results, tmp_path / "new" / "fig", ["pdf", "csv", "pdf"], "paper")
+    figure = draw(chen2022.fig1, results, "paper")
+    written = export(figure, "Figure 1", tmp_path / "new" / "fig", ["pdf", "csv", "pdf"], "paper")
     assert [path.name for path in written] == ["fig.pdf", "fig.csv"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["fig.csv", "fig.pdf"]
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"The figure of chen2022/fig1 cannot be written to '.*file' \(.+\)"):
-        export(chen2022.fig1, results, tmp_path / "file" / "fig", ["csv"], "screen")
+    with pytest.raises(UserError, match=r"The figure 'Figure 1' cannot be written to '.*file' \(.+\)"):
+        export(figure, "Figure 1", tmp_path / "file" / "fig", ["csv"], "screen")
 
 
 def test_scalings_have_colours_of_their_own():

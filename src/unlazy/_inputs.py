@@ -1,0 +1,101 @@
+"""Inputs as users have them: seeds instead of keys; lists, NumPy arrays, pandas frames instead of JAX arrays."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from unlazy._errors import UserError, article, short
+from unlazy._types import PRNGKey
+
+
+def as_key(key: Any) -> PRNGKey:
+    """Make a key of JAX of what a user gives as a seed.
+
+    Parameters
+    ----------
+    key
+        A whole number from 0 to 2^32 - 1, a typed key (`jax.random.key`), or an old-style key of two numbers
+        (`jax.random.PRNGKey`).
+
+    Returns
+    -------
+    PRNGKey
+        A typed key.
+    """
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        if not 0 <= key < 2**32:
+            raise UserError(f"key = {key} is out of range: give a whole number from 0 to {2**32 - 1}.")
+        return jax.random.key(int(key))
+    if isinstance(key, jax.Array | np.ndarray):
+        if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+            return key
+        if key.dtype == np.uint32 and key.shape == (2,):
+            return jax.random.wrap_key_data(jnp.asarray(key))
+        if jnp.issubdtype(key.dtype, jnp.integer) and key.shape == () and not isinstance(key, Tracer):
+            return as_key(int(key))
+        raise UserError(
+            f"A key was wanted, not an array of shape {key.shape} and type {key.dtype}: "
+            "give a whole number such as key=0, or one key such as jax.random.key(0)."
+        )
+    raise UserError(f"key = {short(key)} is not a key: give a whole number such as key=0, or jax.random.key(0).")
+
+
+def as_floats(what: str, value: Any) -> Array:
+    """Make an array of floating-point numbers of what a user gives.
+
+    Parameters
+    ----------
+    what
+        What it is, for messages: "x of data set 'mine'".
+    value
+        Arrays of JAX, NumPy or PyTorch, nested lists, or frames and series of pandas; integers become floats.
+    """
+    if not isinstance(value, jax.Array):
+        value = _as_numpy(what, value)
+    kind = np.dtype(value.dtype).kind if value.dtype != jnp.bfloat16 else "f"
+    if kind == "f":
+        return jnp.asarray(value)
+    if kind in "iub":
+        return jnp.asarray(value, jnp.result_type(float))
+    raise UserError(f"{what} holds {_described(value)}, where numbers were wanted: encode them as real numbers first.")
+
+
+def _as_numpy(what: str, value: Any) -> np.ndarray:
+    pandas, torch = sys.modules.get("pandas"), sys.modules.get("torch")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        text = [name for name in value.columns if not pandas.api.types.is_numeric_dtype(value[name].dtype)]
+        if text:
+            raise UserError(
+                f"{what}: the column {short(text[0])} does not hold numbers: drop it, or encode it as numbers first."
+            )
+        return value.to_numpy(dtype=float, na_value=np.nan)
+    if pandas is not None and isinstance(value, pandas.Series) and pandas.api.types.is_numeric_dtype(value.dtype):
+        return value.to_numpy(dtype=float, na_value=np.nan)
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, str | bytes | dict | set) or value is None:
+        raise UserError(f"{what} is {article(type(value).__name__)}, where an array of numbers was wanted.")
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise UserError(
+            f"{what} has rows of unequal length: every sample needs the same number of entries; drop or pad some."
+        ) from None
+    except Exception as error:
+        raise UserError(f"{what} cannot be made an array ({type(error).__name__}): give numbers.") from error
+
+
+def _described(value: Any) -> str:
+    kind = value.dtype.kind
+    if kind == "c":
+        return "complex numbers"
+    if kind in "US" or (kind == "O" and any(isinstance(one, str) for one in value.flat)):
+        return f"text ({short(next(str(one) for one in value.flat if kind != 'O' or isinstance(one, str)))})"
+    return {"M": "dates", "m": "durations"}.get(kind, "Python objects")

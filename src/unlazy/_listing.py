@@ -1,0 +1,178 @@
+"""What there is, without importing JAX: members, their summaries and options, panels and theorems.
+
+The truth is in the modules, and importing all of them takes ten seconds. So it is written down once, in the cache
+folder, under a digest of all source files of unlazy and of plug-ins: a changed source is another file name, and the
+listing is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from unlazy import _registry
+from unlazy._cache import cache
+from unlazy._errors import UserError, suggest
+from unlazy._registry import KINDS, find, kebab, members, plugins
+
+Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> what `describe` gives
+_SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # of a docstring in NumPy style
+FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
+
+
+def listing() -> Listing:
+    """Give every member of every kind with its description, from the cache if nothing has changed."""
+    path = cache() / f"listing-{_digest()}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    if sys.stderr.isatty():
+        print("unlazy: reading all members once; this takes some seconds ...", file=sys.stderr)
+    made = {}
+    for kind, asked in KINDS.items():
+        known = members(kind)  # panels and theorems stand in the order of their papers
+        made[kind] = {name: describe(kind, name, known[name]) for name in (known if asked.keyed else sorted(known))}
+    if not _registry.warnings():  # a broken plug-in is to be named every time
+        _keep(path, made)
+    return made
+
+
+def _keep(path: Path, made: Listing) -> None:
+    """Write the listing; where that is not possible, it is made again next time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for old in path.parent.glob("listing-*.json"):
+            old.unlink(missing_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+        part.replace(path)
+
+
+def _digest() -> str:
+    found = hashlib.sha256(sys.version.encode())
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        found.update(f"{file}\n".encode() + file.read_bytes())
+    for name in plugins():
+        for path in _sources(name):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                found.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+        found.update(name.encode())
+    return found.hexdigest()[:16]
+
+
+def _sources(name: str) -> Iterator[Path]:
+    """Give the source files of a plug-in without importing it."""
+    spec = None
+    with contextlib.suppress(ImportError, ValueError):
+        spec = importlib.util.find_spec(name.partition(".")[0])
+    if spec is not None:
+        yield from (Path(spec.origin),) if spec.origin else ()
+        for folder in spec.submodule_search_locations or ():
+            yield from sorted(Path(folder).rglob("*.py"))
+
+
+# ---------------------------------------------------------------- one member
+
+
+def describe(kind: str, name: str, member: Any) -> dict[str, Any]:
+    """Describe a member: what it is, where it comes from, and its options.
+
+    Parameters
+    ----------
+    kind
+        A key of `unlazy._registry.KINDS`.
+    name
+        What it is called.
+    member
+        What `unlazy._registry.find` gives.
+    """
+    made = inspect.isclass(member) or inspect.isroutine(member)
+    doc = inspect.getdoc(member if made else type(member)) or ""
+    module = getattr(member, "__module__", None) or type(member).__module__
+    described = {
+        "name": name,
+        "summary": doc.partition("\n")[0] if made else repr(member),
+        "module": module,
+        "doc": doc,
+        "options": _options(kind, member) if made else [],
+    }
+    if kind == "theorem":
+        theorem = _registry.resolve(kind, member)
+        fields = {field: getattr(theorem, field) for field in ("source", "statement", "feasible")}
+        return described | {"summary": theorem.statement} | fields
+    if kind == "panel":
+        panel = _registry.resolve(kind, member)
+        return described | {"summary": panel.title, "scales": dict(panel.scales), "options": []}
+    return described
+
+
+def _options(kind: str, member: Any) -> list[dict[str, str]]:
+    try:
+        parameters = list(inspect.signature(member).parameters.values())
+    except ValueError:  # a builtin that does not tell its arguments
+        return []
+    if _registry.is_plain(kind, member):
+        parameters = parameters[KINDS[kind].leading :]
+    documented = _documented(member)
+    return [
+        {
+            "name": one.name,
+            "type": _type(one.annotation, member, one.name),
+            "default": "required" if one.default is one.empty else _default(one.default),
+            "doc": documented.get(one.name, ""),
+        }
+        for one in parameters
+        if one.name not in FILLED and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
+
+
+def _type(annotation: Any, member: Any, name: str) -> str:
+    if annotation in (inspect.Parameter.empty, Any, "Any") and inspect.isclass(member):
+        for base in member.__mro__:  # a field with a converter
+            if name in vars(base).get("__annotations__", {}):
+                annotation = vars(base)["__annotations__"][name]
+                break
+    if annotation is inspect.Parameter.empty:
+        return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:unlazy|typing|collections|jaxtyping|pathlib)(?:\.\w+)*\.(?=\w)", "", text)
+
+
+def _default(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _documented(member: Any) -> dict[str, str]:
+    """Give what is written of each argument: in sections of NumPy style, or in lists of ```name``: text``."""
+    found: dict[str, str] = {}
+    places = [inspect.getdoc(sys.modules.get(member.__module__)), inspect.getdoc(member)]
+    if inspect.isclass(member):
+        places.append(inspect.getdoc(member.__init__))
+    for text in filter(None, places):
+        for names, said in re.findall(r"^- ((?:``\w+``(?:, )?)+): (.*(?:\n  .*)*)", text, flags=re.MULTILINE):
+            found |= {name: " ".join(said.split()) for name in re.findall(r"\w+", names)}
+        for section in re.findall(_SECTION, text, re.MULTILINE):
+            for names, said in re.findall(r"^(\w[\w, ]*?)(?: *:.*)?\n((?: +.*\n?|\n)+)", section, flags=re.MULTILINE):
+                found |= {name.strip(): " ".join(said.split()) for name in names.split(",")}
+    return found
+
+
+def describe_one(kind: str, name: str) -> dict[str, Any]:
+    """Describe the member called ``name``, or ``package.module:Thing``."""
+    if ":" in name:
+        return describe(kind, name, find(kind, name))
+    known = listing()[kind]
+    found = known.get(name if KINDS[kind].keyed else kebab(name))
+    if found is None:
+        raise UserError(f"There is no {KINDS[kind].noun} called '{name}'. {suggest(name, known)}")
+    return found

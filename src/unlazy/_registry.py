@@ -1,0 +1,397 @@
+"""The registry: the members of each kind, from unlazy's own packages and from packages that join.
+
+A member of a kind is a public name that makes its base class: a concrete subclass, a function annotated to return one,
+or a ready instance. It may stand in any public file of the kind's package, or of a plug-in:
+
+- an installed package joins by an entry point in the group ``unlazy`` whose value names a module or package;
+- a package on the path joins by its name in the environment variable ``UNLAZY_PLUGINS`` (several: with commas);
+- anything else is named directly, as ``package.module:Thing``.
+
+In recipes and on the command line a member is called by its Python name in kebab case (``TwoLayer`` is ``two-layer``),
+a theorem or panel by its ``key``. A class with ``registered = False`` in its own body is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import inspect
+import os
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any
+
+from unlazy._errors import UserError, article, short, suggest
+
+GROUP, VARIABLE = "unlazy", "UNLAZY_PLUGINS"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What can be named in one place of a recipe or of the command line.
+
+    Attributes
+    ----------
+    base : str
+        The base class, as "module:Class": it is imported only when it is needed.
+    summary : str
+        One line for listings.
+    noun : str
+        What one of them is called in a sentence.
+    package : str
+        The package of our own members; that of ``base`` if empty.
+    plain : str
+        "module:function" that makes a member of a plain Python object, where there is such a way.
+    leading : int
+        How many arguments of a plain function are filled by the library, so that the others are options.
+    keyed : bool
+        Whether members are called by their attribute ``key``.
+    """
+
+    base: str
+    summary: str
+    noun: str
+    package: str = ""
+    plain: str = ""
+    leading: int = 0
+    keyed: bool = False
+
+
+KINDS: dict[str, Kind] = {
+    "data": Kind("unlazy.data:Dataset", "Training and test samples.", "data set", plain="unlazy.data:as_dataset"),
+    "source": Kind("unlazy.data:Source", "Laws that descent draws fresh samples from.", "source"),
+    "network": Kind("unlazy.networks:Network", "Networks to train.", "network"),
+    "embedding": Kind("unlazy.networks:Embedding", "Fixed features below the first trained layer.", "embedding"),
+    "law": Kind("unlazy.networks:Law", "Initial laws of parameters.", "law"),
+    "scaling": Kind("unlazy.networks:Scaling", "Scalings with width of outputs and learning rates.", "scaling"),
+    "node-weights": Kind(
+        "unlazy.networks:NodeWeights", "Weights of the nodes in asymmetrical scaling.", "node weights"
+    ),
+    "activation": Kind(
+        "unlazy.activations:Activation",
+        "Activation functions.",
+        "activation",
+        plain="unlazy.activations:Custom",
+        leading=1,
+    ),
+    "loss": Kind("unlazy.losses:Loss", "Losses to descend.", "loss", plain="unlazy.losses:CustomLoss", leading=2),
+    "flow": Kind("unlazy.flows:Flow", "Training methods.", "flow"),
+    "optimiser": Kind("unlazy.flows:Optimiser", "Directions of a descent step.", "optimiser"),
+    "schedule": Kind("unlazy.flows:Schedule", "Factors on the learning rate of descent.", "schedule"),
+    "probe": Kind("unlazy.probes:Probe", "Quantities measured along a run.", "probe", leading=1),
+    "theorem": Kind("unlazy.theory:Theorem", "Theorems that can be checked on a run.", "theorem", keyed=True),
+    "panel": Kind("unlazy.papers:Panel", "Figures of papers that can be reproduced.", "panel", keyed=True),
+}
+
+
+def kebab(name: str) -> str:
+    """``TwoLayer`` or ``two_layer`` -> ``two-layer``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
+
+
+def spoken(kind: str | type) -> str:
+    """Give what a kind, or a base class that is not of any kind, is called in a sentence."""
+    return KINDS[kind].noun if isinstance(kind, str) else kebab(kind.__name__).replace("-", " ")
+
+
+def base_of(kind: str) -> type:
+    """Import the base class of a kind."""
+    return load(KINDS[kind].base)
+
+
+def kind_of(base: type) -> str | None:
+    """Give the kind that a class belongs to: the one whose base it is, or is derived from; None if there is none."""
+    for name, kind in KINDS.items():
+        # A class cannot be derived from a base whose module was never imported.
+        if kind.base.partition(":")[0] in sys.modules and issubclass(base, base_of(name)):
+            return name
+    return None
+
+
+def load(reference: str) -> Any:
+    """Import what ``package.module:Thing`` names; a dot in ``Thing`` looks into it."""
+    module_name, _, path = reference.partition(":")
+    if not re.fullmatch(r"\w+(\.\w+)*", module_name) or not re.fullmatch(r"\w+(\.\w+)*", path):
+        raise UserError(f"'{reference}' names nothing that can be imported: write it as 'package.module:Thing'.")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise UserError(
+                f"There is no module '{error.name}', which '{reference}' names: install it, or put its file into the "
+                "current folder, beside the recipe or on PYTHONPATH."
+            ) from None
+        raise UserError(
+            f"The module '{module_name}', which '{reference}' names, cannot be imported ({_reason(error)}): "
+            f"see the whole error with: python -c 'import {module_name}'."
+        ) from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            names = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
+            near = suggest(part, names) if len(names) < 40 or suggest(part, names).startswith("Did") else ""
+            raise UserError(f"There is no '{part}' in '{module_name}', as '{reference}' wants. {near}".strip())
+        found = getattr(found, part)
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+# ---------------------------------------------------------------- members
+
+
+def modules(package: ModuleType, missing: Callable[[str, BaseException], None] | None = None) -> list[ModuleType]:
+    """Give a module, or a package and all its public modules, each folder followed by its own.
+
+    Parameters
+    ----------
+    package
+        Where to begin.
+    missing
+        Called with the name and the error of a module that cannot be imported; without it, the error is raised.
+    """
+    found = [package]
+    for name in sorted(module.name for module in pkgutil.iter_modules(getattr(package, "__path__", ()))):
+        if name.startswith(("_", "test_")) or name in ("tests", "conftest"):
+            continue
+        try:
+            found += modules(importlib.import_module(f"{package.__name__}.{name}"), missing)
+        except (Exception, SystemExit) as error:
+            if missing is None:
+                raise
+            missing(f"{package.__name__}.{name}", error)
+    return found
+
+
+def makes(member: Any, base: type) -> bool:
+    """Whether ``member`` is a ``base``, a concrete subclass of it, or a function annotated to return one."""
+    if inspect.isclass(member):
+        return issubclass(member, base) and not inspect.isabstract(member)
+    if inspect.isfunction(member):
+        made = _returned(member)
+        return inspect.isclass(made) and issubclass(made, base)
+    return isinstance(member, base)
+
+
+def _returned(function: Any) -> Any:
+    # Only the return annotation: the others may name what is imported for type checkers alone.
+    function = inspect.unwrap(function)
+    made = function.__annotations__.get("return")
+    try:
+        return eval(made, function.__globals__) if isinstance(made, str) else made
+    except Exception:  # an annotation that only a type checker can read makes nothing that we know
+        return None
+
+
+def _home(member: Any, name: str) -> str | None:
+    # An instance does not know where it was written down; its module's namespace does.
+    return getattr(member, "__module__", None) if inspect.isclass(member) or inspect.isfunction(member) else name
+
+
+def _offered(member: Any) -> bool:
+    return not (inspect.isclass(member) or inspect.isfunction(member)) or vars(member).get("registered", True)
+
+
+def walk(found: list[ModuleType], base: type) -> Iterator[tuple[str, Any]]:
+    """Go through all members in some modules that make a ``base``, each with its Python name."""
+    for module in found:
+        for name, member in list(vars(module).items()):
+            at_home = not name.startswith("_") and _home(member, module.__name__) == module.__name__
+            if at_home and makes(member, base) and _offered(member):
+                yield name, member
+
+
+def plugins() -> tuple[str, ...]:
+    """Name the modules and packages of others that join."""
+    named = tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
+    return tuple(dict.fromkeys(_installed(tuple(sys.path)) + named))
+
+
+@functools.lru_cache(maxsize=8)
+def _installed(path: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({entry.module for entry in entry_points(group=GROUP)}))
+
+
+@functools.cache
+def _joined(names: tuple[str, ...]) -> list[ModuleType]:
+    found: list[ModuleType] = []
+
+    def missing(name: str, error: BaseException) -> None:
+        _warn(f"the plug-in '{name}' cannot be imported and is left out ({_reason(error)}).")
+
+    for name in names:
+        try:
+            found += modules(importlib.import_module(name), missing)
+        except (Exception, SystemExit) as error:
+            missing(name, error)
+    return found
+
+
+_said: list[str] = []
+
+
+def _warn(sentence: str) -> None:
+    _said.append(sentence)
+    print(f"unlazy: {sentence}", file=sys.stderr)
+
+
+def warnings() -> list[str]:
+    """Give what was said of plug-ins that do not work."""
+    return list(_said)
+
+
+def members(kind: str) -> Mapping[str, Any]:
+    """List all members of a kind by name: our own, then those of plug-ins."""
+    return _members(kind, plugins())
+
+
+@functools.cache
+def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
+    asked, base = KINDS[kind], base_of(kind)
+    found: dict[str, Any] = {}
+    package = asked.package or asked.base.partition(":")[0]
+    for name, member in _named(modules(importlib.import_module(package)), kind, base):
+        if not _one(found, name, member):
+            raise ValueError(f"Two members of {package} are called '{name}': rename one of them.")
+    taken = {id(member) for member in found.values()}
+    for name, member in _named(_joined(names), kind, base):
+        if id(member) not in taken and not _one(found, name, member):
+            where = f"{getattr(member, '__module__', type(member).__module__)}"
+            _warn(f"the {asked.noun} '{name}' of {where} is hidden by another of that name: rename it.")
+    return found
+
+
+def _one(found: dict[str, Any], name: str, member: Any) -> bool:
+    """Enter a member unless its name is taken by another; of a class and its instance, the instance is entered."""
+    known = found.setdefault(name, member)
+    if inspect.isclass(known) and isinstance(member, known):
+        known = found[name] = member
+    return known is member or (inspect.isclass(member) and isinstance(known, member))
+
+
+def _named(found: list[ModuleType], kind: str, base: type) -> Iterator[tuple[str, Any]]:
+    for name, member in walk(found, base):
+        if not KINDS[kind].keyed:
+            yield kebab(name), member
+        elif isinstance(key := getattr(member, "key", None), str):  # else a family, whose instances have keys
+            yield key, member
+
+
+def find(kind: str, name: str) -> Any:
+    """Look a member up by its name, or import it as ``package.module:Thing``; a wrong name gets the nearest right one.
+
+    What is given is a class or function that makes the member, a ready instance, or (by import) plain Python.
+    """
+    if ":" in name:
+        return load(name)
+    known = members(kind)
+    try:
+        return known[name if KINDS[kind].keyed else kebab(name)]
+    except KeyError:
+        raise UserError(_unknown(kind, name, known)) from None
+
+
+def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
+    module, _, thing = name.rpartition(".")
+    own = f" One of your own is written '{module}:{thing}'." if module else ""
+    return f"There is no {spoken(kind)} called '{name}'. {suggest(kebab(name), known)}{own}"
+
+
+# ---------------------------------------------------------------- from anything a user gives to a member
+
+
+def resolve(kind: str, value: Any) -> Any:
+    """Make a member of ``kind`` of what a user gives.
+
+    Parameters
+    ----------
+    kind
+        A key of `KINDS`.
+    value
+        A member; its name, or ``package.module:Thing``; a class or function that makes one without options; or, where
+        the kind allows it, a plain Python function.
+
+    Returns
+    -------
+    object
+        An instance of the kind's base class; a plain function that serves as a probe stays as it is.
+    """
+    base, asked = base_of(kind), KINDS[kind]
+    called = value if isinstance(value, str) else getattr(value, "__name__", short(value))
+    member = find(kind, value) if isinstance(value, str) else value
+    if isinstance(member, base):
+        return member
+    check_maker(kind, member, called)
+    if is_plain(kind, member):
+        return from_plain(kind, member)
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(member).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if needed:
+        raise UserError(f"The {asked.noun} '{called}' needs the option '{needed[0]}': give an object with its options.")
+    return finish(kind, member(), called)
+
+
+def check_maker(kind: str, member: Any, called: str) -> None:
+    """Refuse what can neither be called to make a member of ``kind`` nor serve as one."""
+    base, noun = base_of(kind), article(KINDS[kind].noun)
+    if inspect.isclass(member) and not issubclass(member, base) and KINDS[kind].leading:
+        raise UserError(f"'{called}' is a class that is not derived from {base.__name__}: it does not make {noun}.")
+    if inspect.isclass(member) and inspect.isabstract(member):
+        missing = ", ".join(sorted(getattr(member, "__abstractmethods__", ())))
+        raise UserError(f"'{called}' is abstract ({missing} missing): finish it.")
+    if not callable(member):
+        raise UserError(f"{short(member)} is not {noun}: give an object, or a name that 'unlazy list {kind}' shows.")
+
+
+def is_plain(kind: str, member: Any) -> bool:
+    """Whether ``member`` is a plain function that serves as a member of ``kind`` itself instead of making one."""
+    return bool(KINDS[kind].leading) and not inspect.isclass(member) and not makes(member, base_of(kind))
+
+
+def from_plain(kind: str, function: Any) -> Any:
+    """Make a member of a plain function; a probe is one already."""
+    return load(KINDS[kind].plain)(function) if KINDS[kind].plain else function
+
+
+def finish(kind: str, made: Any, called: str) -> Any:
+    """Check that what a maker made is a member of ``kind``; plain data become one."""
+    base, asked = base_of(kind), KINDS[kind]
+    if isinstance(made, base):
+        return made
+    if asked.plain and not asked.leading:
+        return load(asked.plain)(made, name=called)
+    raise UserError(f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was wanted.")
+
+
+def choose(kind: str, name: str | None = None, known: Mapping[str, Any] | None = None) -> list[Any]:
+    """Give instances of a kind whose members have keys: the one called ``name``, all of a paper, or all there are.
+
+    Parameters
+    ----------
+    kind
+        "theorem" or "panel".
+    name
+        A key ("chen2022/fig1"), a paper ("chen2022"), or ``package.module:Thing``.
+    known
+        What to choose from, by key, if not all members of the kind.
+    """
+    if name is not None and ":" in name:
+        return [resolve(kind, name)]
+    known = members(kind) if known is None else known
+    if name is None or name in known:
+        return [resolve(kind, member) for member in (known.values() if name is None else [known[name]])]
+    of_paper = [resolve(kind, member) for key, member in known.items() if key.partition("/")[0] == name]
+    if not of_paper:
+        papers = {key.partition("/")[0] for key in known}
+        raise UserError(f"There is no {spoken(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
+    return of_paper

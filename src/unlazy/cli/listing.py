@@ -1,0 +1,120 @@
+"""Commands that say what there is. They answer without importing JAX."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Any
+
+from unlazy._errors import UserError, suggest
+from unlazy.cli._shared import OK, Json, Out, app
+
+
+@app.command(name="list")
+def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> int:
+    """List what recipes can name: kinds, members of a kind, or options of a member.
+
+    Members of installed packages that join unlazy, and of those in UNLAZY_PLUGINS, are among them.
+
+    Parameters
+    ----------
+    kind
+        A kind such as `activation`; all kinds if left out.
+    name
+        A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind if left out.
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy._listing import describe_one, listing
+    from unlazy._registry import KINDS, kebab
+    from unlazy._tables import print_rows
+
+    if kind is None:
+        rows: list[dict[str, Any]] = [
+            {"kind": one, "members": len(found), "summary": KINDS[one].summary} for one, found in listing().items()
+        ]
+        print_rows(rows, {"kind": "kind", "members": "members", "summary": "what they are"}, json)
+        return OK
+    chosen = kebab(kind) if kebab(kind) in KINDS else kebab(kind).removesuffix("s")
+    if chosen not in KINDS:
+        raise UserError(f"There is no kind '{kind}'. {suggest(kind, KINDS)}")
+    if name is None:
+        shown = ("name", "summary", "module")
+        rows = [{part: one[part] for part in shown} for one in listing()[chosen].values()]
+        print_rows(rows, {"name": chosen, "summary": "what it is"}, json)
+        return OK
+    found = describe_one(chosen, name)
+    if json:
+        print(json_format.dumps(found, indent=2, ensure_ascii=False))
+        return OK
+    print(f"{found['name']}: {found['summary']}\n")
+    if not found["options"]:
+        print("It takes no options.")
+    else:
+        print_rows(found["options"], {"name": "option", "type": "type", "default": "default", "doc": "meaning"}, False)
+    return OK
+
+
+@app.command
+def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
+    """List what can be reproduced, at which scales, and how it went last time.
+
+    Parameters
+    ----------
+    out
+        Folder in which results are kept.
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy._listing import listing
+    from unlazy._tables import print_rows
+
+    last = _verdicts(out)
+    rows = [
+        {
+            "panel": key,
+            "title": one["summary"],
+            "scale": scale,
+            "settings": settings,
+            "last": last.get((key, scale), "not run"),
+        }
+        for key, one in listing()["panel"].items()
+        for scale, settings in one["scales"].items()
+    ]
+    print_rows(rows, {"panel": "panel", "scale": "scale", "settings": "what is run", "last": "last verdict"}, json)
+    return OK
+
+
+def _verdicts(out: Path) -> dict[tuple[str, str], str]:
+    """Read from the records of panels how many claims held."""
+    found = {}
+    for path in sorted((out / "panels").glob("*.json")):
+        try:
+            record = json_format.loads(path.read_text(encoding="utf-8"))
+            held = [bool(claim["holds"]) for claim in record["claims"]]
+            found[record["panel"], record["scale"]] = f"{sum(held)} of {len(held)} claims hold"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
+            ) from None
+    return found
+
+
+@app.command
+def theorems(*, json: Json = False) -> int:
+    """List the theorems that can be checked on a run.
+
+    Parameters
+    ----------
+    json
+        Print JSON instead of a table.
+    """
+    from unlazy._listing import listing
+    from unlazy._tables import print_rows
+
+    rows = [
+        {"theorem": key, "source": one["source"], "statement": one["statement"], "feasible": one["feasible"]}
+        for key, one in sorted(listing()["theorem"].items())
+    ]
+    print_rows(rows, {"theorem": "theorem", "source": "source", "statement": "says"}, json)
+    return OK

@@ -1,0 +1,55 @@
+"""Figures of your own runs, and the drawing helpers that all figures of the package share.
+
+>>> from unlazy import figures
+>>> figure = figures.curves({"NTK": run, "mean field": other}, probe="train-loss")
+>>> figure.savefig("losses.pdf")
+
+`curves` draws any probes of any runs; `overlay` draws one of them into an axes of yours. `canvas`, `band`, `bars`,
+`styled` and `fit` are what the figures of the papers are made of.
+"""
+
+from unlazy.figures._overlay import curves, draw_plots, overlay, plots, rounding, shows_seeds
+from unlazy.figures._runs import Comparison, Group, compare, rank, settings, short
+from unlazy.figures._style import (
+    DASHES,
+    ORDERED,
+    SCALING,
+    STYLE,
+    Style,
+    band,
+    bars,
+    canvas,
+    fit,
+    literal,
+    plain,
+    styled,
+    typeset,
+)
+
+__all__ = [
+    "DASHES",
+    "ORDERED",
+    "SCALING",
+    "STYLE",
+    "Comparison",
+    "Group",
+    "Style",
+    "band",
+    "bars",
+    "canvas",
+    "compare",
+    "curves",
+    "draw_plots",
+    "fit",
+    "literal",
+    "overlay",
+    "plain",
+    "plots",
+    "rank",
+    "rounding",
+    "settings",
+    "short",
+    "shows_seeds",
+    "styled",
+    "typeset",
+]

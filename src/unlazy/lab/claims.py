@@ -1,0 +1,131 @@
+"""Claims: how several processes share the work in one folder.
+
+A process that computes a trajectory holds a claim on it: a small file that names process and machine and is touched
+every few seconds. Other processes take something else meanwhile, or wait. A claim is dead if its process is gone (on
+the same machine) or if it has not been touched for `LIMIT` seconds; then exactly one other process takes it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from unlazy._files import atomic_write
+
+LIMIT = 120.0  # seconds without a sign of life after which a claim is dead, also where its process cannot be asked
+_BEAT = 5.0  # seconds between two signs of life
+
+
+@contextlib.contextmanager
+def claimed(paths: list[Path]) -> Iterator[list[Path]]:
+    """Claim what is free among ``paths`` for the length of the block; give those that were free."""
+    mine = {path: note for path in paths if (note := _take(path)) is not None}
+    done = threading.Event()
+    beat = threading.Thread(target=_beat, args=(list(mine), done), daemon=True)
+    if mine:
+        beat.start()
+    try:
+        yield list(mine)
+    finally:
+        done.set()
+        for path, note in mine.items():
+            with contextlib.suppress(OSError):
+                if path.read_bytes() == note:  # else it was taken over, as this process was stopped for long
+                    path.unlink()
+
+
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Claim ``path`` for the length of the block, and wait for it if another process has it."""
+    while True:
+        with claimed([path]) as mine:
+            if mine:
+                yield
+                return
+        time.sleep(0.05)
+
+
+def _beat(paths: list[Path], done: threading.Event) -> None:
+    while not done.wait(_BEAT):
+        for path in paths:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+
+
+def _take(path: Path) -> bytes | None:
+    """Claim ``path``; None if another process has it."""
+    note = json.dumps(
+        {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": psutil.Process().create_time(),
+            "claimed": time.time(),
+            "token": secrets.token_hex(8),
+        }
+    ).encode()
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    except FileExistsError:
+        return note if _take_over(path, note) else None
+    with open(descriptor, "wb") as file:
+        file.write(note)
+    return note
+
+
+def _take_over(path: Path, note: bytes) -> bool:
+    """Replace a dead claim by ``note``; of several processes that try, one succeeds."""
+    try:
+        old, touched = path.read_bytes(), path.stat().st_mtime
+    except OSError:  # it has just gone: whoever comes next claims it
+        return False
+    if not _dead(old, touched):
+        return False
+    # Whoever creates this file may replace this very claim. It is looked at once more, as another process may have been
+    # quicker, and its claim is alive.
+    right = path.with_name(f"{path.name}.{hashlib.sha256(old).hexdigest()[:16]}")
+    try:
+        os.close(os.open(right, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        with contextlib.suppress(OSError):
+            if time.time() - right.stat().st_mtime > LIMIT:  # its process died in the middle of this function
+                right.unlink()
+        return False
+    try:
+        if path.read_bytes() != old:
+            return False
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(note)
+        return True
+    except OSError:
+        return False
+    finally:
+        with contextlib.suppress(OSError):
+            right.unlink()
+
+
+def _dead(note: bytes, touched: float) -> bool:
+    if time.time() - touched > LIMIT:
+        return True
+    try:
+        told: dict[str, Any] = json.loads(note)
+        if told["host"] != socket.gethostname():
+            return False
+        process = psutil.Process(int(told["pid"]))
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return True
+        return abs(process.create_time() - float(told["started"])) > 1.0  # the number belongs to another process now
+    except psutil.NoSuchProcess:
+        return True
+    except (ValueError, KeyError, TypeError, psutil.Error):  # being written just now, or not ours to ask about
+        return False

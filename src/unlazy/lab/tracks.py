@@ -1,0 +1,190 @@
+"""Tracks: what is stored of one trajectory that was followed along one list of times.
+
+A track holds what probes observed, by digest of the probe and time; snapshots of the trained parameters at observed
+times; and the state at its end, from which later times continue. It is one NumPy archive (.npz) whose entry ``header``
+is JSON. Each entry has a SHA-256 digest in the header, and the header has its own, all checked on reading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy._files import atomic_write
+
+Parts = dict[tuple[str, ...], np.ndarray]  # what one probe observed at one time: the leaves of nested dictionaries
+
+COUNTERS = ("steps", "rejected", "evaluations", "error")
+_FORM = 1  # of the file
+_SAME = 1e-12  # relative distance within which two times are one
+
+
+@dataclasses.dataclass
+class Track:
+    """What is stored of one trajectory.
+
+    Attributes
+    ----------
+    asked, reached
+        The times that were asked for and observed, and those that were reached (whole steps of descent).
+    merged
+        Times that were asked for but fall on the same step as another, each with the index of that one.
+    counters
+        Steps, rejected steps, gradient evaluations and estimated error up to each observed time.
+    status
+        The name of the `Status`; where it is not "finished", no time after the last one can be reached.
+    last
+        The counters where the run ended.
+    observed
+        Observations, by digest of the probe and index of the time.
+    snapshots
+        Leaves of the trained parameters, by index of the time; a path of the archive as long as they are not read.
+    state
+        Leaves of the flow's state at the last time.
+    """
+
+    asked: np.ndarray
+    reached: np.ndarray
+    merged: list[tuple[float, int]]
+    counters: dict[str, list[float]]
+    status: str
+    last: dict[str, float]
+    method: str
+    seconds: float
+    made_by: dict[str, str]
+    observed: dict[str, dict[int, Parts]]
+    snapshots: dict[int, list[np.ndarray] | Lazy]
+    state: list[np.ndarray] | Lazy
+    path: Path | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the flow went well up to the last time."""
+        return self.status == "finished"
+
+    def find(self, time: float) -> int | None:
+        """Give the index of an observed time."""
+        near = np.flatnonzero(np.abs(self.asked - time) <= _SAME * abs(time))
+        if near.size:
+            return int(near[0])
+        return next((index for one, index in self.merged if abs(one - time) <= _SAME * abs(time)), None)
+
+    def available(self, index: int) -> bool:
+        """Whether the parameters at an observed time are known: stored, at the end, or those of the start."""
+        return index in self.snapshots or index == len(self.asked) - 1 or self.asked[index] == 0
+
+
+class Lazy(list):
+    """Names of arrays in an archive, to be read when they are needed."""
+
+
+def thinned(indices: Iterable[int], size: int, limit: float) -> list[int]:
+    """Choose, evenly, as many times as have room for a snapshot of ``size`` bytes in ``limit`` MiB."""
+    indices = sorted(indices)
+    room = int(limit * 2**20 // max(size, 1))
+    if len(indices) <= room:
+        return indices
+    chosen = np.linspace(0, len(indices) - 1, room + 2)[1:-1] if room else np.zeros(0)
+    return [indices[int(place)] for place in np.round(chosen)]
+
+
+def save(track: Track, path: Path) -> None:
+    """Write a track; it appears whole or not at all."""
+    arrays: dict[str, np.ndarray] = {"asked": track.asked, "reached": track.reached}
+    probes = []
+    for digest, by_index in track.observed.items():
+        indices = sorted(by_index)
+        parts = list(by_index[indices[0]]) if indices else []
+        names = []
+        for part in parts:
+            names.append(f"observed-{len(arrays)}")
+            arrays[names[-1]] = np.stack([by_index[index][part] for index in indices])
+        probes.append({"probe": digest, "times": indices, "parts": [list(part) for part in parts], "arrays": names})
+    snapshots = {}
+    for index, leaves in track.snapshots.items():
+        snapshots[str(index)] = _put(arrays, f"snapshot-{index}", leaves_of(track, leaves))
+    state = _put(arrays, "state", leaves_of(track, track.state))
+    plain = ("merged", "counters", "status", "last", "method", "seconds", "made_by")
+    header = {name: getattr(track, name) for name in plain}
+    header |= {"form": _FORM, "observed": probes, "snapshots": snapshots, "state": state}
+    header["sha256"] = {name: _checksum(values) for name, values in arrays.items()}
+    text = json.dumps(header, sort_keys=True).encode()
+    arrays["header"] = np.frombuffer(text, np.uint8)
+    arrays["header-sha256"] = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
+    with atomic_write(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def load(path: Path) -> Track:
+    """Read a track; snapshots and state are read when they are needed."""
+    head = _read(path, ["header", "header-sha256"])
+    text = head["header"].tobytes()
+    if hashlib.sha256(text).digest() != head["header-sha256"].tobytes():
+        raise _damaged(path, "its header")
+    header = json.loads(text)
+    if header.get("form") != _FORM:
+        raise UserError(f"'{path}' was written by another version of unlazy: move it away or choose another folder.")
+    needed = [name for probe in header["observed"] for name in probe["arrays"]]
+    arrays = _read(path, ["asked", "reached", *needed], header["sha256"])
+    observed: dict[str, dict[int, Parts]] = {}
+    for probe in header["observed"]:
+        parts = [tuple(part) for part in probe["parts"]]
+        observed[probe["probe"]] = {
+            index: {part: arrays[name][row] for part, name in zip(parts, probe["arrays"], strict=True)}
+            for row, index in enumerate(probe["times"])
+        }
+    plain = ("merged", "counters", "status", "last", "method", "seconds", "made_by")
+    return Track(
+        asked=arrays["asked"],
+        reached=arrays["reached"],
+        observed=observed,
+        snapshots={int(index): Lazy(names) for index, names in header["snapshots"].items()},
+        state=Lazy(header["state"]),
+        path=path,
+        **{name: header[name] for name in plain},
+    )
+
+
+def leaves_of(track: Track, leaves: list[np.ndarray] | Lazy) -> list[np.ndarray]:
+    """Give arrays, from the archive where they have not been read yet."""
+    if not isinstance(leaves, Lazy):
+        return leaves
+    assert track.path is not None
+    header = json.loads(_read(track.path, ["header"])["header"].tobytes())
+    found = _read(track.path, leaves, header["sha256"])
+    return [found[name] for name in leaves]
+
+
+def _put(arrays: dict[str, np.ndarray], name: str, leaves: list[np.ndarray]) -> list[str]:
+    names = [f"{name}-{index}" for index in range(len(leaves))]
+    arrays.update(zip(names, leaves, strict=True))
+    return names
+
+
+def _read(path: Path, names: list[str], checksums: dict[str, str] | None = None) -> dict[str, np.ndarray]:
+    try:
+        with open(path, "rb") as opened, np.load(opened) as file:
+            found = {name: file[name] for name in names}
+    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise _damaged(path, type(error).__name__) from None
+    for name, values in found.items():
+        if checksums is not None and _checksum(values) != checksums.get(name):
+            raise _damaged(path, f"the checksum of {name} is wrong")
+    return found
+
+
+def _damaged(path: Path, what: str) -> UserError:
+    return UserError(f"'{path}' is damaged ({what}): delete it, and the same command computes it again.")
+
+
+def _checksum(values: np.ndarray) -> str:
+    head = f"{values.dtype.str}{list(values.shape)}".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(values).tobytes()).hexdigest()

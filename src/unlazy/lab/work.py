@@ -1,0 +1,388 @@
+"""Completes what the store knows of trajectories: what is missing is observed on snapshots, continued or computed.
+
+For each seed the cheapest way is chosen: nothing, if all is stored; *observe*, if the parameters at all times where a
+probe is missing are known; *continue*, if only later times are missing; else *begin* at t = 0. Seeds that need the same
+are run together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.flows import AtEnd, Journey, Observe, Status, Trajectory
+from unlazy.lab.identity import Identity, digest
+from unlazy.lab.made_by import is_current, provenance
+from unlazy.lab.recipe import Experiment, Recipe, bring_to_life
+from unlazy.lab.store import parts
+from unlazy.lab.tracks import COUNTERS, Track, leaves_of, thinned
+
+Kind = Literal["complete", "observe", "continue", "begin"]
+_ORDER: tuple[Kind, ...] = ("complete", "observe", "continue", "begin")
+Listen = Callable[[Journey, float, float], None]  # (journey, share done, time)
+
+
+class Plan(NamedTuple):
+    """What one seed needs: from which track, which probes at which of its times, and which later times."""
+
+    kind: Kind
+    track: Track | None
+    missing: dict[str, list[int]]  # indices of times, by label of the probe
+    later: list[float]
+
+    def key(self) -> str:
+        """Give what seeds must agree in to be run together."""
+        asked = [] if self.track is None else self.track.asked.tolist()
+        return digest([self.kind, asked, self.missing, self.later])
+
+
+def plan(known: Sequence[Track], identity: Identity, times: np.ndarray, exact_end: bool = False) -> Plan:
+    """Choose the cheapest way to what is asked for.
+
+    Parameters
+    ----------
+    known
+        The tracks of the trajectory.
+    identity, times
+        What is asked for.
+    exact_end
+        Whether the track must end where ``times`` do, so that its state is that of the end.
+    """
+    plans = [_along(track, identity, times, exact_end) for track in known]
+    plans.append(Plan("begin", None, {}, []))
+    return min(plans, key=lambda one: (_ORDER.index(one.kind), one.track is None or not is_current(one.track.made_by)))
+
+
+def _along(track: Track, identity: Identity, times: np.ndarray, exact_end: bool) -> Plan:
+    places = {float(t): track.find(t) for t in times}
+    last = track.asked[-1] if len(track.asked) else -np.inf
+    later = [t for t, place in places.items() if place is None and t > last]
+    if any(place is None and t <= last for t, place in places.items()):
+        return Plan("begin", None, {}, [])
+    found = sorted({place for place in places.values() if place is not None})
+    # A run from the start takes the track's place if it observes all of the track's times.
+    begin = Plan("begin", track if len(found) == len(track.asked) else None, {}, [])
+    if exact_end and track.finished and not later and (not found or found[-1] != len(track.asked) - 1):
+        return begin
+    missing: dict[str, list[int]] = {}
+    for label, probe in identity.probes.items():
+        at_end = isinstance(probe, AtEnd)
+        wanted = ([] if later or not found else found[-1:]) if at_end else found
+        seen = track.observed.get(identity.digests[label], {})
+        lacking = [index for index in wanted if index not in seen]
+        if not all(map(track.available, lacking)):
+            return begin
+        if lacking:
+            missing[label] = lacking
+    if later and track.finished:
+        return Plan("continue", track, missing, later) if len(track.asked) else begin
+    return Plan("observe" if missing else "complete", track, missing, [])
+
+
+class Worker:
+    """Carries out plans for some seeds of a recipe, together."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        identity: Identity,
+        seeds: Sequence[int],
+        plans: Sequence[Plan],
+        limit: float,
+        listen: Listen,
+        save: Callable[[Worker], None],
+    ) -> None:
+        self.recipe, self.identity, self.seeds, self.plans = recipe, identity, list(seeds), list(plans)
+        self.limit, self.listen, self.save = limit, listen, save
+        self.journey: Journey | None = None
+        self.record = Record()
+        self.loading: Path | None = None  # the checkpoint that is being read
+
+    @property
+    def digest(self) -> str:
+        """What this work is: a checkpoint of other work is not used."""
+        named = [self.identity.trajectories[seed] for seed in self.seeds]
+        return digest([named, self.identity.view, self.plans[0].key()])
+
+    def __call__(self, checkpoint: Path | None) -> list[Track] | None:
+        """Give the completed tracks, or None if the work was interrupted."""
+        first, experiment = self.plans[0], bring_to_life(self.recipe, self.seeds)
+        if first.kind == "begin":
+            probes = self.identity.probes
+            self.journey = Journey.begin(
+                experiment.flow, experiment.networks, experiment.data, experiment.times, probes, experiment.keys
+            )
+            return self._drive(self.journey, checkpoint, [plan.track for plan in self.plans], experiment.times, False)
+        known = [plan.track for plan in self.plans if plan.track is not None]
+        begun = time.perf_counter()
+        stand = _standing(experiment, {label: _plain(probe) for label, probe in self.identity.probes.items()})
+        states = stacked_states(stand, known)
+        if states is None:  # stored in other coordinates than would be chosen now
+            self.plans = [Plan("begin", None, {}, [])] * len(self.seeds)
+            return self(checkpoint)
+        self._observe(stand, known, first.missing, time.perf_counter() - begun)
+        if first.kind == "observe":
+            return known
+        place = eqx.tree_at(lambda p: (p.state, p.target), stand.place, (states, float(known[0].asked[-1])))
+        later = _on_other_steps(stand, place.target, first.later)
+        if not later:
+            for track in known:
+                track.merged += [(t, len(track.asked) - 1) for t in first.later]
+            return known
+        self.journey = Journey(stand.flow, place, later, self.identity.probes, stand.batching)
+        return self._drive(self.journey, checkpoint, known, np.asarray(first.later), True)
+
+    def _observe(self, stand: Journey, known: list[Track], missing: dict[str, list[int]], seconds: float) -> None:
+        """Evaluate probes on what is stored, and add what they observe to the tracks."""
+        begun = time.perf_counter()
+        indices = sorted({index for some in missing.values() for index in some})
+        for count, index in enumerate(indices):
+            probes = {label: stand.probes[label] for label, some in missing.items() if index in some}
+            seen = stand.observe(_parameters(stand, known, index), probes)
+            for row, track in enumerate(known):
+                self._add(track, index, _pick(stand, seen, row))
+            self.listen(stand, (count + 1) / len(indices), float(known[0].asked[index]))
+        for track in known:
+            track.seconds += (seconds + time.perf_counter() - begun) / len(known)
+
+    def _add(self, track: Track, index: int, seen: dict[str, Any]) -> None:
+        for label, observed in seen.items():
+            track.observed.setdefault(self.identity.digests[label], {})[index] = parts(observed)
+
+    def _drive(
+        self, journey: Journey, checkpoint: Path | None, before: Sequence[Track | None], asked: np.ndarray, more: bool
+    ) -> list[Track] | None:
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(journey.state.trained)) // len(self.seeds)
+        free = {0} if journey.asked[0] == 0 else set()
+        self.record.wanted = set(thinned(set(range(len(journey.asked) - 1)) - free, size, self.limit))
+        if checkpoint is not None and checkpoint.exists():
+            self._resume(journey, checkpoint)
+
+        def listen(share: float, clock: float) -> None:
+            self.record.update(journey)
+            self.listen(journey, share, clock)
+
+        journey.go(listen, checkpoint=lambda: self.save(self))
+        if journey.interrupted:
+            return None
+        self.record.update(journey)
+        offset = len(before[0].asked) if more and before[0] is not None else 0
+        merged = [
+            (float(t), int(np.searchsorted(journey.asked, t)) - 1 + offset)
+            for t in asked
+            if not np.any(np.isclose(journey.asked, t, rtol=1e-12, atol=0))
+        ]
+        runs = journey.trajectories()
+        made = [self._track(journey, row, run, offset, merged) for row, run in enumerate(runs)]
+        for track, old in zip(made, before, strict=True):
+            if old is not None:
+                leaves = len(jax.tree.leaves(journey.state.trained))
+                _join(track, old, leaves, self.limit) if more else _keep_observed(track, old)
+        return made
+
+    def _resume(self, journey: Journey, checkpoint: Path) -> None:
+        self.loading = checkpoint
+        with open(checkpoint, "rb") as opened, np.load(opened) as file:
+            if "work" not in file.files or file["work"].tobytes() != bytes.fromhex(self.digest):
+                self.loading = None
+                return  # of an earlier recipe of this name and text, with other data, other seeds left or other code
+            self.record.read(file)
+        journey.load(checkpoint)
+        self.loading = None
+
+    def extra(self) -> dict[str, np.ndarray]:
+        """Give what a checkpoint must hold beside the journey's own state."""
+        assert self.journey is not None
+        self.record.update(self.journey)
+        return {"work": np.frombuffer(bytes.fromhex(self.digest), np.uint8), **self.record.arrays()}
+
+    def _track(
+        self, journey: Journey, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]
+    ) -> Track:
+        """Make a track of what one seed did, with indices that count from ``offset``."""
+        record, good = self.record, self.record.good(row)
+        counters = {name: [record.count(name, index, row) for index in range(good)] for name in COUNTERS}
+        last = {name: float(run.stats[name]) for name in COUNTERS}
+        track = Track(
+            asked=np.asarray(journey.asked[:good], float),
+            reached=np.asarray(journey.reached[:good], float),
+            merged=merged,
+            counters=counters,
+            status=run.status.name,
+            last=last,
+            method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
+            seconds=journey.seconds / len(self.seeds),
+            made_by=provenance(),
+            observed={},
+            snapshots={
+                offset + index: [_row(journey, leaf, row) for leaf in leaves]
+                for index, leaves in record.snapshots.items()
+                if index < good
+            },
+            state=[_row(journey, leaf, row) for leaf in plain_leaves(journey.state)],
+        )
+        for index in range(good):
+            self._add(track, offset + index, _pick(journey, journey.looks[index], row))
+        if journey.last_look and good == len(journey.asked):
+            self._add(track, offset + good - 1, _pick(journey, journey.last_look, row))
+        return track
+
+
+class Record:
+    """What is noted at every observation of a journey: counters and, at some, the trained parameters."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[np.ndarray]] = []
+        self.snapshots: dict[int, list[np.ndarray]] = {}
+        self.wanted: set[int] = set()
+
+    def update(self, journey: Journey) -> None:
+        """Note the last observation, if it is new."""
+        index = len(journey.looks) - 1
+        if index < len(self.rows):
+            return
+        state = journey.state
+        self.rows.append([np.asarray(getattr(state, name), float) for name in ("code", *COUNTERS)])
+        if index in self.wanted:
+            self.snapshots[index] = [np.asarray(leaf) for leaf in jax.tree.leaves(state.trained)]
+
+    def count(self, name: str, index: int, row: int) -> float:
+        """Give a counter at an observation."""
+        return float(np.ravel(self.rows[index][1 + COUNTERS.index(name)])[row])
+
+    def good(self, row: int) -> int:
+        """How many observations a seed made before it went wrong, if it did."""
+        codes = [np.ravel(noted[0])[row] for noted in self.rows]
+        return next((index for index, code in enumerate(codes) if code), len(codes))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Give all of it as named arrays."""
+        found = {"rows": np.asarray(self.rows)} if self.rows else {}
+        for index, leaves in self.snapshots.items():
+            found |= {f"snapshot-{index}-{number}": leaf for number, leaf in enumerate(leaves)}
+        return found
+
+    def read(self, file: Any) -> None:
+        """Undo `arrays`."""
+        self.rows = [list(row) for row in file["rows"]] if "rows" in file.files else []
+        names = [name.split("-") for name in file.files if name.startswith("snapshot-")]
+        for index in {int(name[1]) for name in names}:
+            count = sum(int(name[1]) == index for name in names)
+            self.snapshots[index] = [file[f"snapshot-{index}-{number}"] for number in range(count)]
+
+
+def _keep_observed(track: Track, before: Track) -> None:
+    """Take the place of a track that was followed along the same times, and keep what other probes observed."""
+    for name, by_index in before.observed.items():
+        track.observed[name] = by_index | track.observed.get(name, {})
+    track.path = before.path
+
+
+def _join(track: Track, before: Track, leaves: int, limit: float) -> None:
+    """Put what was stored before in front of a track that continues it; of a state, the parameters come first."""
+    kept = {index: leaves_of(before, some) for index, some in before.snapshots.items()}
+    if before.asked[-1] > 0:  # its end is no longer the end
+        kept[len(before.asked) - 1] = leaves_of(before, before.state)[:leaves]
+    kept |= {index: leaves_of(track, some) for index, some in track.snapshots.items()}
+    size = max((sum(leaf.nbytes for leaf in some) for some in kept.values()), default=0)
+    track.snapshots = {index: kept[index] for index in thinned(kept, size, limit)}
+    track.asked = np.concatenate([before.asked, track.asked])
+    track.reached = np.concatenate([before.reached, track.reached])
+    track.counters = {name: before.counters[name] + track.counters[name] for name in COUNTERS}
+    track.merged = before.merged + track.merged
+    track.seconds += before.seconds
+    if not is_current(before.made_by):
+        track.made_by = {name: f"{before.made_by.get(name, '?')}; {now}" for name, now in track.made_by.items()}
+    _keep_observed(track, before)
+
+
+def restored(
+    experiment: Experiment,
+    index: int,
+    track: Track,
+    seen: dict[str, Any],
+    probes: dict[str, Observe],
+    times: np.ndarray,
+) -> Trajectory:
+    """Give the trajectory of one seed as it was when it ended, from its track."""
+    stand = Journey.begin(
+        experiment.flow, [experiment.networks[index]], [experiment.data[index]], [0.0], (), [experiment.keys[index]]
+    )
+    states = stacked_states(stand, [track])
+    if states is None:
+        raise UserError(f"'{track.path}' was stored in coordinates that are not chosen now: compute it with --fresh.")
+    target = float(track.asked[-1]) if len(track.asked) else 0.0
+    place = eqx.tree_at(lambda p: (p.state, p.target), stand.place, (states, target))
+    (run,) = Journey(stand.flow, place, [target], (), stand.batching).trajectories()
+    stats = run.stats | {"seconds": track.seconds}
+    return dataclasses.replace(run, times=times, probes=probes, seen=seen, stats=stats, status=Status[track.status])
+
+
+def _plain(probe: Observe) -> Observe:
+    return probe.probe if isinstance(probe, AtEnd) else probe
+
+
+def _standing(experiment: Experiment, probes: dict[str, Observe]) -> Journey:
+    """Stand at t = 0 with everything prepared, to observe stored parameters or to go on from a stored state."""
+    return Journey.begin(experiment.flow, experiment.networks, experiment.data, [0.0], probes, experiment.keys)
+
+
+def _on_other_steps(stand: Journey, since: float, later: Sequence[float]) -> list[float]:
+    """Leave out the first times as long as they fall on the step that has been reached."""
+    counts, _ = stand.flow.plan(np.asarray([since, *later]))
+    return [t for t, count in zip(later, counts[1:], strict=True) if count > counts[0]]
+
+
+def plain_leaves(tree: Any) -> list[np.ndarray]:
+    """Give the leaves of a tree as arrays of NumPy; random keys as their data."""
+    return [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def stacked_states(stand: Journey, known: Sequence[Track]) -> Any:
+    """Give the states at the ends of tracks, as the journey holds them; None if they are of another kind."""
+    rows = [leaves_of(track, track.state) for track in known]
+    leaves, structure = jax.tree.flatten(stand.state)
+    wanted = [(leaf.shape, leaf.dtype) for leaf in plain_leaves(stand.state)]
+    if len({len(row) for row in rows} | {len(wanted)}) > 1:
+        return None
+    stacked = rows[0] if stand.batching == "one" else [np.stack(leaves) for leaves in zip(*rows, strict=True)]
+    if [(leaf.shape, leaf.dtype) for leaf in stacked] != wanted:
+        return None
+    made = [
+        jax.random.wrap_key_data(jnp.asarray(new)) if _is_key(old) else jnp.asarray(new)
+        for old, new in zip(leaves, stacked, strict=True)
+    ]
+    return jax.tree.unflatten(structure, made)
+
+
+def _parameters(stand: Journey, known: Sequence[Track], index: int) -> Any:
+    """Give the trained parameters of all seeds at one observed time."""
+    structure = jax.tree.structure(stand.state.trained)
+    if known[0].asked[index] == 0:
+        return stand.place.first
+    if index == len(known[0].asked) - 1:
+        return stacked_states(stand, known).trained
+    rows = [leaves_of(track, track.snapshots[index]) for track in known]
+    stacked = rows[0] if stand.batching == "one" else [np.stack(leaves) for leaves in zip(*rows, strict=True)]
+    return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stacked])
+
+
+def _row(journey: Journey, leaf: np.ndarray, row: int) -> np.ndarray:
+    return leaf if journey.batching == "one" else leaf[row]
+
+
+def _pick(journey: Journey, tree: Any, row: int) -> Any:
+    return jax.tree.map(lambda leaf: _row(journey, leaf, row), tree)

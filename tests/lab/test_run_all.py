@@ -1,0 +1,229 @@
+"""Many recipes: in turn, in worker processes, and in several processes on one folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unlazy._errors import UserError
+from unlazy.flows import Journey
+from unlazy.lab import Lab, OtherCode, parse, schedule
+
+TABLE = {
+    "data": {"kind": "random-labels", "n": 6, "d": 3},
+    "network": {"kind": "two-layer", "width": 8},
+    "times": [0.0, 0.5, 1.0, 2.0],
+    "probes": ["train-loss"],
+}
+SOURCE = str(Path(__file__).parents[2] / "src")
+
+
+@pytest.fixture(autouse=True)
+def found_by_workers(monkeypatch):
+    """Worker processes import the unlazy that is tested."""
+    monkeypatch.syspath_prepend(SOURCE)
+
+
+def recipes(table, count, **changes):
+    """Recipes of one shape, which compile once."""
+    rates = [0.25 / (1 + index) for index in range(count)]
+    return {
+        f"rate {rate:g}": parse(table | {"name": f"r{index}", "flow": {"kind": "descent", "rate": rate}} | changes)
+        for index, rate in enumerate(rates)
+    }
+
+
+def test_in_turn(tmp_path, table):
+    told = []
+    lab = Lab(tmp_path / "runs", lambda recipe, share, note: told.append(recipe.name))
+    wanted = recipes(table, 3)
+    found = lab.run_all(wanted)
+    assert list(found) == list(wanted)
+    for label, run in found.items():
+        np.testing.assert_array_equal(run["train-loss"], Lab(tmp_path / "alone").run(wanted[label])["train-loss"])
+    assert set(told) == {"r0", "r1", "r2"}
+
+
+def test_equal_recipes_are_run_once(tmp_path, table, monkeypatch):
+    begun = []
+    real = Journey.begin.__func__
+    monkeypatch.setattr(Journey, "begin", classmethod(lambda cls, *given: begun.append(1) or real(cls, *given)))
+    one = parse(table)
+    found = Lab(tmp_path).run_all({"a": one, "b": one, "c": parse(table | {"name": "renamed"})})
+    assert list(found) == ["a", "b", "c"]
+    assert len(begun) == 1
+
+
+def test_a_list_is_labelled_by_names(tmp_path, table):
+    one = parse(table)
+    assert list(Lab(tmp_path).run_all([one, one])) == ["tiny"]
+    with pytest.raises(UserError, match="Two different recipes are called 'tiny'"):
+        Lab(tmp_path).run_all([one, parse(table | {"seed": 5})])
+
+
+def test_a_wrong_recipe_is_found_before_anything_is_run(tmp_path, table):
+    wrong = parse(table | {"network": {"kind": "two-layer", "widht": 8}, "flow": {"kind": "descent", "rat": 1.0}})
+    with pytest.raises(UserError, match=r"^wrong: flow: there is no option 'rat'"):
+        Lab(tmp_path / "runs").run_all({"right": parse(table), "wrong": wrong})
+    assert not (tmp_path / "runs").exists()
+
+
+def failing(table):
+    table = table | {"times": [1e5], "flow": {"kind": "descent", "rate": 1e3}, "name": "failing"}
+    return parse(table | {"network": {"kind": "two-layer", "width": 8, "activation": "linear"}})
+
+
+def test_one_that_fails_does_not_stop_the_others(tmp_path, table):
+    wanted = {"bad": failing(table), "good": parse(table)}
+    with pytest.raises(UserError, match=r"1 of 2 runs failed, and the others are stored\. bad: .*first observation"):
+        Lab(tmp_path).run_all(wanted)
+    assert Lab(tmp_path).store.path(wanted["good"]).exists()
+
+
+def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monkeypatch):
+    wanted = recipes(table, 4) | {"bad": failing(table)}
+    # It observes the same trajectories as r0: one of the workers waits for the other, then continues.
+    wanted["longer"] = parse(table | {"name": "longer", "times": [0.0, 0.5, 1.0, 2.0, 3.0], "probes": ["kernel"]})
+    told, pids, give = set(), Counter(), schedule.Member.give
+    lab = Lab(tmp_path / "runs", lambda recipe, share, note: told.add((recipe.name, note)))
+    older = lab.run(wanted["rate 0.0625"])
+    lab.store.save(wanted["rate 0.0625"], older.assign_attrs(versions="unlazy 0.0.1"))  # as another version would
+
+    def killing(self, digest, recipe):
+        pids.update([self.process.pid])
+        give(self, digest, recipe)
+        if recipe.name == "r1":
+            self.process.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(schedule.Member, "give", killing)
+    with (
+        pytest.warns(OtherCode, match=r"'r3' was computed by unlazy 0\.0\.1"),
+        pytest.raises(UserError, match=r"2 of 6 runs failed, and the others are stored\. ") as error,
+    ):
+        lab.run_all(wanted, workers=2)
+    assert "rate 0.125: the process that ran 'r1' ended unexpectedly (signal SIGKILL)" in str(error.value)
+    assert "bad: 'failing' failed before its first observation" in str(error.value)
+    assert len(pids) == 3, "two workers, and one in the place of that which was killed"
+    assert {name for name, note in told if note.startswith("t = ")} >= {"r0", "r2", "r3", "longer"}
+    assert {name: lab.store.path(one).exists() for name, one in wanted.items()} == {
+        "rate 0.25": True,
+        "rate 0.125": False,
+        "rate 0.0833333": True,
+        "rate 0.0625": True,
+        "bad": False,
+        "longer": True,
+    }
+    for label in ("rate 0.25", "rate 0.0833333", "longer"):
+        run, whole = lab.run(wanted[label]), Lab(tmp_path / "alone").run(wanted[label])
+        for name in whole.data_vars:  # with another number of cores sums are rounded in another order
+            np.testing.assert_allclose(run[name], whole[name], rtol=1e-9, atol=1e-12)
+
+
+def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
+    table["times"] = [0.0, *(5.0 * step for step in range(1, 501))]
+    wanted = recipes(table, 2, probes=["train-loss"])
+
+    def stop(recipe, share, note):
+        if 0.1 < share < 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="0 of 2 runs are stored, and the same command goes on from there"):
+        Lab(tmp_path / "runs", stop).run_all(wanted, workers=2)
+    store = Lab(tmp_path / "runs").store
+    assert any(store.checkpoint(one).exists() for one in wanted.values())
+    assert not list((store.folder / "trajectories").iterdir()), "no claims are left"
+    found = Lab(tmp_path / "runs").run_all(wanted)
+    for label, run in found.items():
+        whole = Lab(tmp_path / "alone").run(wanted[label])
+        np.testing.assert_allclose(run["train-loss"], whole["train-loss"], rtol=1e-9)
+    assert not list(store.folder.glob("*.checkpoint.npz"))
+
+
+# Four processes (forked, so that the libraries are imported once; JAX has not started) run 20 recipes on one folder.
+# Each notes when it begins to compute and when it has stored; one of them may be told to die in between.
+SCRIPT = """
+import json, os, signal, sys
+from pathlib import Path
+from unlazy.flows import Journey
+from unlazy.lab import Lab, Store, parse
+
+folder, table = Path(sys.argv[1]), json.loads(sys.argv[2])
+recipes = [
+    parse(table | {"name": f"r{index}", "seeds": 1, "flow": {"kind": "descent", "rate": 0.25 / (1 + index)}})
+    for index in range(20)
+]
+begin, save, begun = Journey.begin.__func__, Store.save_track, 0
+
+
+def work(folder, dies):
+    def note(what):
+        with open(folder / "log", "ab", buffering=0) as file:
+            file.write(f"{what} {os.getpid()}\\n".encode())
+
+    def beginning(cls, *given):
+        global begun
+        begun += 1
+        note("begin")
+        if dies and begun == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return begin(cls, *given)
+
+    def saving(self, trajectory, track):
+        found = save(self, trajectory, track)
+        note("save:" + trajectory)
+        return found
+
+    Journey.begin, Store.save_track = classmethod(beginning), saving
+    assert len(Lab(folder / "runs").run_all(recipes)) == 20
+
+
+for name, dies in (("all live", False), ("one is killed", True)):
+    (folder / name).mkdir()
+    children = []
+    for index in range(4):
+        child = os.fork()
+        if not child:
+            work(folder / name, dies and index == 0)
+            os._exit(0)
+        children.append(child)
+    ends = [[child, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])] for child in children]
+    (folder / name / "ends").write_text(json.dumps(ends))
+"""
+
+
+@pytest.fixture(scope="module")
+def four_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "script.py").write_text(SCRIPT)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(folder / "script.py"), str(folder), json.dumps(TABLE)],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        check=True,
+        timeout=300,
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["all live", "one is killed"])
+def test_four_processes_on_one_folder_compute_each_recipe_once(four_processes, name):
+    folder = four_processes / name
+    ends = json.loads((folder / "ends").read_text())
+    killed = [pid for pid, status in ends if status == -signal.SIGKILL]
+    assert len(killed) == (name == "one is killed")
+    assert [status for pid, status in ends if pid not in killed] == [0] * (4 - len(killed))
+    lines = [line.split() for line in (folder / "log").read_text().splitlines()]
+    saved = Counter(what for what, _ in lines if what.startswith("save:"))
+    assert len(saved) == 20
+    assert set(saved.values()) == {1}, "each was stored once"
+    begun = Counter(int(pid) for what, pid in lines if what == "begin")
+    finished = Counter(int(pid) for what, pid in lines if what.startswith("save:"))
+    assert begun - finished == Counter(killed), "only what was killed was begun in vain"
+    assert len(begun) > 1, "several took part"
+    assert len(list((folder / "runs").glob("*.nc"))) == 20
+    assert not list((folder / "runs" / "trajectories").glob("*.claim*"))
