@@ -36,6 +36,9 @@ SPELLINGS = {
     "another case": {"network": {"kind": "TwoLayer", "width": 8}},
     "underscores": {"network": {"kind": "two_layer", "width": 8}},
     "an activation that is the default": {"network": {"kind": "two-layer", "width": 8, "activation": {"kind": "Tanh"}}},
+    "an embedding and a law that are the default": {
+        "network": {"kind": "two-layer", "width": 8, "embedding": "identity", "weights": "normal"}
+    },
     "a nested default": {"network": {"kind": "two-layer", "width": 8, "scaling": "mean-field"}},
     "an option with a hyphen": {"network": {"kind": "two-layer", "width": 8, "train-readout": False}},
     "data": {"data": {"d": 3, "n": 6, "kind": "RandomLabels"}},

@@ -46,7 +46,7 @@ def one_hot(data, classes=3):
     return Dataset(data.x, jnp.eye(classes)[jnp.arange(N) % classes])
 
 
-def network(outputs=None, *, activation=None, scale=1.0, rescaled=False):
+def network(outputs=None, *, activation="tanh", scale=1.0, rescaled=False):
     key = jax.random.key(5)
     options = {"activation": activation, "scale": scale, "rescaled": rescaled}
     return ConvNet((M,), SIDE, outputs, image=IMAGE, key=key, **options)

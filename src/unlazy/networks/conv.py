@@ -66,7 +66,7 @@ class ConvNet(Network):
         outputs: int | None = None,
         *,
         image: tuple[int, ...],
-        activation: Activation | str | Callable[[Array], Array] | None = None,
+        activation: Activation | str | Callable[[Array], Array] = "tanh",
         dense: int | None = None,
         gamma: float = 2.0,
         linear: float | None = 1e-4,
@@ -77,7 +77,7 @@ class ConvNet(Network):
     ) -> None:
         sides = (kernel,) * len(channels) if isinstance(kernel, int) else tuple(kernel)
         _check(tuple(channels), sides, outputs, image, dense, (scale, linear))
-        self.activation = as_activation("tanh" if activation is None else activation)
+        self.activation = as_activation(activation)
         self.image = (image[0], image[1], image[2])
         self.rescaled = rescaled
         ins, outs = (image[0], *channels[:-1]), tuple(channels)

@@ -87,11 +87,11 @@ class TwoLayer(Network):
         inputs: int,
         outputs: int | None = None,
         *,
-        activation: Activation | str | Callable[[Array], Array] | None = None,
-        embedding: Embedding | None = None,
+        activation: Activation | str | Callable[[Array], Array] = "tanh",
+        embedding: Embedding = Identity(),
         scaling: Scaling = mean_field,
         readout: float | Law | tuple[float, ...] | Array | np.ndarray = 1.0,
-        weights: Law | None = None,
+        weights: Law = Normal(),
         bias: Law | bool = False,
         scale: float = 1.0,
         symmetrised: bool = False,
@@ -100,23 +100,22 @@ class TwoLayer(Network):
     ) -> None:
         if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
             raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
-        weights = Normal() if weights is None else weights
         for given, wanted, example in (
             (embedding, Embedding, "embedding=Quadratic()"),
             (scaling, Scaling, "scaling=ntk"),
             (weights, Law, "weights=Normal(0.1)"),
             (bias, Law | bool, "bias=True"),
         ):
-            if given is not None and not isinstance(given, wanted):
+            if not isinstance(given, wanted):
                 raise UserError(f"{given!r} was given where {example} or the like was expected.")
         if math.isinf(width):
             raise UserError("The width of a TwoLayer network is finite: take a large one, or embedding=Infinite().")
         if not (math.isfinite(scale) and scale >= 0):
             raise UserError(f"scale is the size of the weights at the start, a finite number >= 0, not {scale:g}.")
-        _check_memory(width, inputs, embedding or Identity())
+        _check_memory(width, inputs, embedding)
         weight_key, sign_key, embedding_key = jax.random.split(as_key(key), 3)
-        self.activation = as_activation("tanh" if activation is None else activation)
-        self.embedding = (embedding or Identity()).draw(inputs, self.activation, key=embedding_key)
+        self.activation = as_activation(activation)
+        self.embedding = embedding.draw(inputs, self.activation, key=embedding_key)
         self.scaling = scaling
         self.train_readout = train_readout
         self.prepared = False
