@@ -53,8 +53,8 @@ def make_reference() -> None:
     for activation in ACTIVATIONS:
         network, data = problem(activation, REFERENCE_WIDTH, REFERENCE_WIDTH, dtype=jnp.float64)
         run = Descent(rate=1.0, coordinates="gram")(network, data, TIMES, [TrainLoss(), TestOutputs()])
-        kept[f"{activation}_test_outputs"] = run.seen["test-outputs"].astype(np.float32)
-        kept[f"{activation}_train_loss"] = run.seen["train-loss"]
+        kept[f"{activation}_test_outputs"] = run.observed["test-outputs"].astype(np.float32)
+        kept[f"{activation}_train_loss"] = run.observed["train-loss"]
     np.savez_compressed(REFERENCE, **kept)
 
 

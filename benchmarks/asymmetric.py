@@ -32,7 +32,7 @@ from unlazy import Dataset, Descent, GradientFlow, TwoLayer, Zipf, asymmetrical,
 from unlazy._errors import UserError
 from unlazy.activations import Relu
 from unlazy.data import sphere_sine
-from unlazy.flows import Journey
+from unlazy.flows import Driver
 from unlazy.losses import Squared
 from unlazy.networks import Scaling
 from unlazy.probes import KernelMatrix, Observation, TestLoss, TrainLoss, WeightMovement
@@ -125,8 +125,8 @@ def ours(networks: dict[str, list[TwoLayer]], data: Dataset) -> tuple[float, dic
     def setting(seeds: list[TwoLayer]) -> list[Any]:
         with jax.enable_x64(False):  # threads have this setting of their own
             keys = list(jax.random.split(jax.random.key(0), len(seeds)))
-            journey = Journey.begin(flow, seeds, [data] * len(seeds), LOOKS, probes, keys)
-            return journey.go(lambda share, t: None).trajectories()
+            driver = Driver.begin(flow, seeds, [data] * len(seeds), LOOKS, probes, keys)
+            return driver.go(lambda share, t: None).trajectories()
 
     begun = time.perf_counter()
     # One run's look, or the Python between two, leaves cores idle that another run's gradients can use.
@@ -183,7 +183,7 @@ def make_reference() -> None:
                 say(f"gradient descent with step {rate:g}, {label}")
                 descent = Descent(rate=rate, loss=LOSS)
                 run = descent(start(scaling, 1), task(), LOOKS, looked_at()[:-1], progress=lambda share, t: None)
-                kept |= {f"{label}; {rate:g}; {name}": curve for name, curve in curves(run.seen).items()}
+                kept |= {f"{label}; {rate:g}; {name}": curve for name, curve in curves(run.observed).items()}
     np.savez_compressed(REFERENCE, **kept)
 
 
@@ -220,7 +220,7 @@ def measure() -> list[dict[str, Any]]:
         exact, halved = (reference(label, rate) for rate in RATES)
         own = {f"{name}, step 1/2": difference(halved, exact)[name] for name in ("drift", "eig_min")}
         run = runs[label][0]
-        row = {"name": label, "gradients": run.stats["evaluations"], **difference(curves(run.seen), exact), **own}
+        row = {"name": label, "gradients": run.stats["evaluations"], **difference(curves(run.observed), exact), **own}
         rows.append(row)
     return [
         {

@@ -24,7 +24,7 @@ import numpy as np
 from unlazy import Dataset, GradientFlow, RungeKutta, TwoLayer
 from unlazy._errors import UserError
 from unlazy.flows import velocity
-from unlazy.networks import Samples, divide
+from unlazy.networks import Samples, split_trained
 from unlazy.probes import TestOutputs
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -70,7 +70,7 @@ def torch_step(network: TwoLayer, data: Dataset) -> float:
 def jax_step(network: TwoLayer, data: Dataset) -> float:
     """Seconds of one step of the same in JAX, compiled."""
     prepared, x, _ = network.prepare(data)
-    trained, frozen = divide(prepared)
+    trained, frozen = split_trained(prepared)
     flow, samples = GradientFlow(), Samples(x, data.y)
 
     @jax.jit
@@ -114,7 +114,7 @@ def comparison(activation: str) -> list[dict[str, Any]]:
     say(f"{activation}: accuracy at m = D = {REFERENCE_WIDTH}")
     small, points = problem(activation, REFERENCE_WIDTH, REFERENCE_WIDTH)
     flow = GradientFlow(tolerance=TOLERANCE)
-    seen = flow(small, points, TIMES, [TestOutputs()], progress=lambda share, t: None).seen["test-outputs"]
+    seen = flow(small, points, TIMES, [TestOutputs()], progress=lambda share, t: None).observed["test-outputs"]
     off = errors(activation, seen)
     say(f"{activation}: Tsit5")
     tsit5 = RungeKutta(rtol=1e-3, atol=1e-5, coordinates="gram", max_steps=CHATTER)

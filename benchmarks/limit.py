@@ -62,10 +62,10 @@ def measure() -> list[dict[str, Any]]:
     baseline, theirs = best_of(
         REPEATS, lambda: solve_ivp(speed, (0, END), start, rtol=TOLERANCE, atol=TOLERANCE).y[:, -1]
     )
-    product = float(run.seen["first-layer"]["alpha"][-1] * run.seen["second-layer"]["weight"][-1])
+    product = float(run.observed["first-layer"]["alpha"][-1] * run.observed["second-layer"]["weight"][-1])
     return [
         {
-            "name": f"limit of infinite width, d={D}, loss {float(run.seen['train-loss'][-1]):.1g}",
+            "name": f"limit of infinite width, d={D}, loss {float(run.observed['train-loss'][-1]):.1g}",
             "ratio": baseline / ours,
             "baseline_seconds": baseline,
             "seconds": ours,

@@ -31,7 +31,7 @@ begun, losses = time.perf_counter(), []
 for seed in range(seeds):
     network = TwoLayer(width, 50, embedding=Infinite(), activation=Gelu(), key=jax.random.key(1 + seed))
     run = GradientFlow(tolerance=1e-3, memory=5.0)(network, data, times, [TrainLoss()], progress=lambda s, t: None)
-    losses.append([float(value) for value in run.seen["train-loss"]])
+    losses.append([float(value) for value in run.observed["train-loss"]])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 print(json.dumps({"seconds": time.perf_counter() - begun, "peak": peak, "losses": losses, "stats": run.stats}))
 """

@@ -37,7 +37,7 @@ def measure() -> list[dict[str, Any]]:
         begun = time.perf_counter()
         run = flow(network, data, [END], [TestOutputs(), TrainLoss()], progress=lambda share, t: None)
         seconds = time.perf_counter() - begun
-        outputs, loss = run.seen["test-outputs"][-1], float(run.seen["train-loss"][-1])
+        outputs, loss = run.observed["test-outputs"][-1], float(run.observed["train-loss"][-1])
         exact = (seconds, outputs, loss) if exact is None else exact
         rows.append(
             {

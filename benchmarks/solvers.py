@@ -43,7 +43,7 @@ def measure() -> list[dict[str, Any]]:
             begun = time.perf_counter()
             run = flow(network, data, times, [TestOutputs()], progress=lambda share, t: None)
             seconds = time.perf_counter() - begun
-            seen = run.seen.get("test-outputs", [])
+            seen = run.observed.get("test-outputs", [])
             off = errors(activation, seen) if len(seen) == len(times) else None
             rows.append(
                 {

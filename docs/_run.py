@@ -84,10 +84,10 @@ def check_commands(block):
 def check_recipe(block):
     import jax
 
-    from unlazy.lab import bring_to_life, parse
+    from unlazy.lab import instantiate, parse
 
     with jax.enable_x64(True):  # as the command line does
-        bring_to_life(parse(tomllib.loads(block)))
+        instantiate(parse(tomllib.loads(block)))
 
 
 def on_read(app, name, source):

@@ -39,7 +39,7 @@ class Ready(Lab):
         return dict(recipes)
 
 
-def altered(recipe, **changes):
+def with_fields(recipe, **changes):
     """Change a recipe: a table changes options of a section, anything else takes the place of a field."""
     merged = {
         name: {**getattr(recipe, name), **value} if isinstance(value, dict) else value
@@ -61,7 +61,7 @@ def shrink(monkeypatch, flow="descent"):
         chen2022.RandomLabels,
         "recipe",
         lambda self, scale, width, *given: msgspec.structs.replace(
-            altered(recipe(self, scale, width, *given), network={"width": width // 128}, times=[0.0, 2.0, 4.0]),
+            with_fields(recipe(self, scale, width, *given), network={"width": width // 128}, times=[0.0, 2.0, 4.0]),
             flow=flow,
         ),
     )

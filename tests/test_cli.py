@@ -15,12 +15,12 @@ import unlazy.papers
 from made_up import Ready, exponential, random_labels, shrink, stored_run
 from unlazy import cli
 from unlazy._errors import UserError
-from unlazy.flows import Journey
+from unlazy.flows import Driver
 from unlazy.lab import Interrupted, Lab, kept, parse
 from unlazy.papers import chen2022, panels
+from unlazy.papers.chen2022.theorems import FeaturesMustMove
 from unlazy.report.terminal import print_benchmarks
 from unlazy.theory import Finding, Verdict, theorems
-from unlazy.theory.chen2022 import FeaturesMustMove
 
 COMMANDS = (
     "demo",
@@ -171,7 +171,7 @@ def test_a_recipe_is_run_and_kept(call, recipe, tmp_path, monkeypatch):
     (kept,) = (tmp_path / "runs").glob("*.nc")
     assert str(kept.relative_to(tmp_path)) in out.replace("\n", "")
 
-    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
+    monkeypatch.setattr(Driver, "begin", lambda *_: pytest.fail("something was computed again"))
     status, out, err = call("run", recipe, "--json")
     answer = strict_json(out)
     assert (status, err) == (0, "")
@@ -250,7 +250,7 @@ def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
         "chen2022-fig1-quick.svg",
     }
     assert len(list((tmp_path / "runs").glob("*.nc"))) == 8
-    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed again"))
+    monkeypatch.setattr(Driver, "begin", lambda *_: pytest.fail("something was computed again"))
     assert strict_json(call("reproduce", "chen2022/fig1", "--json")[1]) == answer
 
 
@@ -320,7 +320,7 @@ def test_the_demo_writes_a_report(call, made_up, tmp_path):
 def test_a_report_is_written_from_what_is_stored(call, made_up, tmp_path, monkeypatch):
     call("reproduce", "chen2022/fig1")
     stored_run(tmp_path / "runs", "my own [run]")
-    monkeypatch.setattr(Journey, "begin", lambda *_: pytest.fail("something was computed"))
+    monkeypatch.setattr(Driver, "begin", lambda *_: pytest.fail("something was computed"))
     status, out, err = call("report")
     assert (status, err) == (0, "")
     assert out == "3 of 3 claims hold in 1 panel; 1 run of your own. Report: report.html\n"
@@ -628,13 +628,13 @@ def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
 
 
 def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
-    look = Journey._look
+    look = Driver._look
 
     def stop(self, names):
         look(self, names)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Journey, "_look", stop)
+    monkeypatch.setattr(Driver, "_look", stop)
     status, out, err = call("run", recipe)
     assert (status, out) == (130, "")
     assert err == "'tiny' was interrupted at 0%; the same command goes on from there.\n"
@@ -642,7 +642,7 @@ def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     assert [path.name for path in store.folder.iterdir() if path.is_file()] == [
         store.checkpoint(parse_file(recipe)).name
     ]
-    monkeypatch.setattr(Journey, "_look", look)
+    monkeypatch.setattr(Driver, "_look", look)
     status, out, _ = call("run", recipe)
     assert status == 0
     assert "tiny: finished" in out

@@ -11,7 +11,7 @@ import pytest
 import unlazy.papers
 from unlazy import cli
 from unlazy._registry import modules
-from unlazy.lab import bring_to_life, parse, read
+from unlazy.lab import instantiate, parse, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,12 +52,12 @@ def test_commands_are_as_the_command_line_reads_them(page):
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
 def test_toml_blocks_are_recipes(page):
     for block in blocks(page, "toml"):
-        assert bring_to_life(parse(tomllib.loads(block))).networks
+        assert instantiate(parse(tomllib.loads(block))).networks
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
 def test_examples_can_be_brought_to_life(path):
-    assert bring_to_life(read(path)).networks
+    assert instantiate(read(path)).networks
 
 
 def test_links_between_pages_lead_somewhere():

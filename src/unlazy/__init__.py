@@ -7,7 +7,7 @@ Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> f
     data = unlazy.data.random_labels(n=20, key=jax.random.key(0))
     network = unlazy.TwoLayer(width=1024, inputs=20, scaling=unlazy.mean_field, key=jax.random.key(1))
     run = unlazy.GradientFlow()(network, data, times=[0, 100, 1000], probes=[unlazy.TrainLoss()])
-    run.seen["train-loss"]
+    run.observed["train-loss"]
 """
 
 from typing import TYPE_CHECKING

@@ -84,7 +84,9 @@ KINDS: dict[str, Kind] = {
     "optimiser": Kind("unlazy.flows:Optimiser", "Directions of a descent step.", "optimiser"),
     "schedule": Kind("unlazy.flows:Schedule", "Factors on the learning rate of descent.", "schedule"),
     "probe": Kind("unlazy.probes:Probe", "Quantities measured along a run.", "probe", leading=1),
-    "theorem": Kind("unlazy.theory:Theorem", "Theorems that can be checked on a run.", "theorem", keyed=True),
+    "theorem": Kind(
+        "unlazy.theory:Theorem", "Theorems that can be checked on a run.", "theorem", "unlazy.papers", keyed=True
+    ),
     "panel": Kind("unlazy.papers:Panel", "Figures of papers that can be reproduced.", "panel", keyed=True),
 }
 
@@ -223,7 +225,7 @@ def _joined(names: tuple[str, ...]) -> list[ModuleType]:
     found: list[ModuleType] = []
 
     def missing(name: str, error: BaseException) -> None:
-        _warn(f"the plug-in '{name}' cannot be imported and is left out ({_reason(error)}).")
+        _warn(names, f"the plug-in '{name}' cannot be imported and is left out ({_reason(error)}).")
 
     for name in names:
         try:
@@ -233,17 +235,17 @@ def _joined(names: tuple[str, ...]) -> list[ModuleType]:
     return found
 
 
-_said: list[str] = []
+_said: dict[tuple[str, ...], list[str]] = {}  # by the plug-ins that were there
 
 
-def _warn(sentence: str) -> None:
-    _said.append(sentence)
+def _warn(names: tuple[str, ...], sentence: str) -> None:
+    _said.setdefault(names, []).append(sentence)
     print(f"unlazy: {sentence}", file=sys.stderr)
 
 
 def warnings() -> list[str]:
-    """Give what was said of plug-ins that do not work."""
-    return list(_said)
+    """Give what was said of those of the present plug-ins that do not work."""
+    return list(_said.get(plugins(), ()))
 
 
 def members(kind: str) -> Mapping[str, Any]:
@@ -263,7 +265,7 @@ def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     for name, member in _named(_joined(names), kind, base):
         if id(member) not in taken and not _one(found, name, member):
             where = f"{getattr(member, '__module__', type(member).__module__)}"
-            _warn(f"the {asked.noun} '{name}' of {where} is hidden by another of that name: rename it.")
+            _warn(names, f"the {asked.noun} '{name}' of {where} is hidden by another of that name: rename it.")
     return found
 
 

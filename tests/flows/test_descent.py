@@ -13,7 +13,7 @@ from unlazy.activations import Linear
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Constant, Cosine, Descent, Momentum, Plain, RungeKutta, Status, StepDecay, Transform
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import TwoLayer, divide, ntk
+from unlazy.networks import TwoLayer, ntk, split_trained
 from unlazy.probes import TrainLoss
 
 M, D, N = 7, 3, 10
@@ -58,7 +58,7 @@ def test_plain_descent_is_the_loop_by_hand(network, data):
     ],
 )
 def test_optimisers_are_optax_with_the_rate_apart(network, data, optimiser, reference):
-    trained, frozen = divide(network)
+    trained, frozen = split_trained(network)
     state = reference.init(trained)
     for _ in range(15):
         slope = jax.grad(lambda t: 0.5 * jnp.mean((eqx.combine(t, frozen)(data.x) - data.y) ** 2))(trained)

@@ -21,7 +21,7 @@ NETWORK = TwoLayer(12, 3, activation=Gelu(), train_readout=True, key=K3)
 
 
 def last_outputs(flow, data, end):
-    return flow(NETWORK, data, [end], [TestOutputs()]).seen["test-outputs"][-1]
+    return flow(NETWORK, data, [end], [TestOutputs()]).observed["test-outputs"][-1]
 
 
 @pytest.mark.parametrize("coordinates", ["weights", "gram"])
@@ -42,16 +42,16 @@ def test_a_network_whose_kernel_stands_still_takes_one_step():
     run = Exponential(step=1e9)(model, DATA, [50.0], [TrainOutputs()])
     assert run.stats["steps"] == 1
     exact = RungeKutta(rtol=1e-10, atol=1e-11)(model, DATA, [50.0], [TrainOutputs()])
-    close(run.seen["train-outputs"], exact.seen["train-outputs"], rel=1e-6, abs=1e-7)
+    close(run.observed["train-outputs"], exact.observed["train-outputs"], rel=1e-6, abs=1e-7)
 
 
 def test_the_tolerance_means_what_it_says():
-    exact = RungeKutta(rtol=1e-10, atol=1e-11)(NETWORK, DATA, [100.0], [TestOutputs()]).seen["test-outputs"][-1]
+    exact = RungeKutta(rtol=1e-10, atol=1e-11)(NETWORK, DATA, [100.0], [TestOutputs()]).observed["test-outputs"][-1]
     scale = float(jnp.sqrt(jnp.mean(Y**2)))
     errors = []
     for tolerance in (1e-3, 1e-4, 1e-5):
         run = Exponential(tolerance=tolerance)(NETWORK, DATA, [100.0], [TestOutputs()])
-        errors.append(np.sqrt(np.mean((run.seen["test-outputs"][-1] - exact) ** 2)) / scale)
+        errors.append(np.sqrt(np.mean((run.observed["test-outputs"][-1] - exact) ** 2)) / scale)
         # Each step may err by the tolerance; over a run they add up at worst.
         assert errors[-1] < tolerance * run.stats["steps"]
     assert errors[0] > 3 * errors[1] > 9 * errors[2]
@@ -60,7 +60,7 @@ def test_the_tolerance_means_what_it_says():
 def test_targets_of_zero_are_reached():
     run = Exponential(tolerance=1e-3)(NETWORK, Dataset(X, jnp.zeros(6)), [0.0, 100.0], [TrainOutputs()])
     assert run.status.ok
-    before, after = np.abs(run.seen["train-outputs"]).max(axis=1)
+    before, after = np.abs(run.observed["train-outputs"]).max(axis=1)
     assert after < 0.1 * before
 
 
@@ -75,9 +75,9 @@ def test_long_times_cost_little_and_coordinates_do_not_matter():
     assert steps[1e5] < 3 * steps[1e3] < 600  # a hundred times the time, a few more steps
     weights = Exponential(tolerance=1e-3, coordinates="weights")(network, data, [1e3], [TestOutputs()])
     gram = Exponential(tolerance=1e-3, coordinates="gram")(network, data, [1e3], [TestOutputs()])
-    close(gram.seen["test-outputs"], weights.seen["test-outputs"], rel=1e-6, abs=1e-7)
+    close(gram.observed["test-outputs"], weights.observed["test-outputs"], rel=1e-6, abs=1e-7)
     exact = RungeKutta(rtol=1e-7, atol=1e-8)(network, data, [1e3], [TestOutputs()])
-    close(gram.seen["test-outputs"], exact.seen["test-outputs"], abs=1e-2)  # ten steps' worth of the tolerance
+    close(gram.observed["test-outputs"], exact.observed["test-outputs"], abs=1e-2)  # ten steps' worth of the tolerance
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent, Exponential, GradientFlow, Momentum, Stabilised, Status
 from unlazy.flows._named import named
 from unlazy.losses import CrossEntropy, Logistic
-from unlazy.networks import RandomLayers, TwoLayer, divide
+from unlazy.networks import RandomLayers, TwoLayer, split_trained
 from unlazy.probes import TestLoss, TrainLoss
 from unlazy.testing import check_flow
 
@@ -43,7 +43,7 @@ def network():
 
 
 def parameters(network):
-    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(divide(network)[0])])
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(split_trained(network)[0])])
 
 
 def test_the_room_is_found():
@@ -71,8 +71,8 @@ def test_interruption_loses_nothing(flow, network, data):
     rest = flow.extend(part, times[seen:], [TrainLoss()])
     assert rest.status is Status.finished
     assert np.array_equal(parameters(rest.final), parameters(whole.final))
-    both = np.concatenate([part.seen["train-loss"], rest.seen["train-loss"]])
-    assert np.array_equal(both, whole.seen["train-loss"])
+    both = np.concatenate([part.observed["train-loss"], rest.observed["train-loss"]])
+    assert np.array_equal(both, whole.observed["train-loss"])
 
 
 @contract
@@ -92,12 +92,12 @@ def test_seeds_together_are_seeds_apart(flow, data):
     for network, key, run in zip(networks, keys, together, strict=True):
         alone = flow(network, data, [1.0, 2.0], [TrainLoss()], key=key)
         close(parameters(run.final), parameters(alone.final), rel=1e-7, abs=1e-9)
-        close(run.seen["train-loss"], alone.seen["train-loss"], rel=1e-7)
+        close(run.observed["train-loss"], alone.observed["train-loss"], rel=1e-7)
         assert run.status is Status.finished
 
 
 def test_large_seeds_run_in_turn(data, monkeypatch):
-    monkeypatch.setattr("unlazy.flows._journey._VMAP_BYTES", 0)
+    monkeypatch.setattr("unlazy.flows._driver._VMAP_BYTES", 0)
     networks = [TwoLayer(12, 3, key=jax.random.key(seed)) for seed in range(2)]
     sets = [data, eqx.tree_at(lambda d: d.y, data, -data.y)]
     for network, one, run in zip(networks, sets, Descent().over_seeds(networks, sets, [3.0]), strict=True):
@@ -133,7 +133,7 @@ def test_probes_of_one_name_need_names(network, data):
     with pytest.raises(UserError, match="both be called 'train-loss'"):
         GradientFlow()(network, data, [1.0], [TrainLoss(), TrainLoss()])
     run = GradientFlow()(network, data, [1.0], {"a": TrainLoss(), "b": TrainLoss()})
-    assert set(run.seen) == {"a", "b"}
+    assert set(run.observed) == {"a", "b"}
 
 
 @contract
@@ -145,16 +145,16 @@ def test_a_journey_is_saved_and_loaded(flow, network, data, tmp_path):
         if share > 0.5:
             raise KeyboardInterrupt
 
-    halted = flows.Journey.begin(flow, [network], [data], times, [TrainLoss()], keys).go(stop)
+    halted = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).go(stop)
     assert halted.interrupted
     halted.save(tmp_path / "state.npz")
-    fresh = flows.Journey.begin(flow, [network], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
+    fresh = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
     (run,) = fresh.go().trajectories()
     assert np.array_equal(parameters(run.final), parameters(whole.final))
-    assert np.array_equal(run.seen["train-loss"], whole.seen["train-loss"])
+    assert np.array_equal(run.observed["train-loss"], whole.observed["train-loss"])
     wider = TwoLayer(13, 3, embedding=RandomLayers((9,)), key=jax.random.key(1))
     with pytest.raises(UserError, match="belongs to another run"):
-        flows.Journey.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
+        flows.Driver.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
 
 
 def test_a_probe_that_cannot_look_is_noticed_before_the_run(network, data):
@@ -188,7 +188,7 @@ def test_times_that_fall_on_one_step_are_one_time(network, data):
     run = Descent(rate=3.0)(network, data, [0.0, 1.0, 2.0, 4.0, 5.0, 9.0], [TrainLoss()])
     assert run.times.tolist() == [0.0, 3.0, 6.0, 9.0]
     assert run.stats["steps"] == 3
-    assert len(run.seen["train-loss"]) == 4
+    assert len(run.observed["train-loss"]) == 4
     with pytest.raises(UserError, match="Not one step fits between t = 0 and t = 2"):
         Descent(rate=1e6)(network, data, [0.0, 1.0, 2.0])
 
@@ -204,7 +204,7 @@ def test_probes_are_objects_names_or_functions(network, data):
 
     assert list(named(TrainLoss())) == ["train-loss"]
     run = GradientFlow()(network, data, [0.0, 1.0], ["train-loss", first_output])
-    close(run.seen["first-output"][-1], run.final(data.x)[0], rel=1e-9)
+    close(run.observed["first-output"][-1], run.final(data.x)[0], rel=1e-9)
 
 
 def test_an_unfinished_time_must_be_asked_for_first(network, data):

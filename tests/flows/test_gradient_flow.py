@@ -62,7 +62,7 @@ def test_the_whole_way_against_fine_descent(activation):
     run = GradientFlow(tolerance=1e-3)(network, DATA, times, [TestOutputs()])
     # First order in the step, which is far below the limit: its own error is some 1e-3 here.
     fine = Descent(rate=0.1)(network, DATA, times, [TestOutputs()])
-    miss = np.sqrt(np.mean((run.seen["test-outputs"] - fine.seen["test-outputs"]) ** 2, axis=1))
+    miss = np.sqrt(np.mean((run.observed["test-outputs"] - fine.observed["test-outputs"]) ** 2, axis=1))
     assert (miss < 1e-2).all(), miss
     assert run.stats["evaluations"] < 1000  # where descent makes 10,000
 
@@ -70,7 +70,7 @@ def test_the_whole_way_against_fine_descent(activation):
 def test_mixed_precision_is_as_good_as_double():
     network, data = p3l(Gelu()), DATA
     full, mixed = (
-        Exponential(tolerance=1e-4, precision=precision)(network, data, [1e4], [TestOutputs()]).seen["test-outputs"]
+        Exponential(tolerance=1e-4, precision=precision)(network, data, [1e4], [TestOutputs()]).observed["test-outputs"]
         for precision in ("full", "mixed")
     )
     assert 0 < np.abs(mixed - full).max() < 1e-5  # float32 products: some 1e-7 each, summed over neurons and steps
@@ -88,8 +88,10 @@ def test_slabs_change_nothing_but_memory():
     assert layout.slab is not None
     assert 256 <= layout.slab < 1000
     less = tight(network, DATA, [500.0], [TestOutputs()])
-    close(less.seen["test-outputs"], run.seen["test-outputs"], rel=1e-9, abs=1e-11)
-    descent = [Descent(memory=m)(network, DATA, [5.0], [TestOutputs()]).seen["test-outputs"] for m in (None, 0.0025)]
+    close(less.observed["test-outputs"], run.observed["test-outputs"], rel=1e-9, abs=1e-11)
+    descent = [
+        Descent(memory=m)(network, DATA, [5.0], [TestOutputs()]).observed["test-outputs"] for m in (None, 0.0025)
+    ]
     close(descent[1], descent[0], rel=1e-9, abs=1e-11)
 
 
@@ -105,7 +107,7 @@ data = orthogonal_clusters(n=24, d=6, n_test=10, key=k1)
 network = TwoLayer(64, 6, embedding=RandomLayers((80,)), activation=Gelu(), key=k2)
 for flow in (GradientFlow(tolerance=1e-3), Descent()):
     run = flow(network, data, [20.0], [TestOutputs()])
-    print(len(run.place.state.trained.b.sharding.device_set), *run.seen["test-outputs"].ravel())
+    print(len(run.place.state.trained.b.sharding.device_set), *run.observed["test-outputs"].ravel())
 """
 
 
@@ -131,7 +133,7 @@ def test_going_on_with_another_tolerance():
     run = GradientFlow(tolerance=1e-3)(network, DATA, [5.0])
     later = GradientFlow(tolerance=1e-5).extend(run, [20.0], [TestOutputs()])
     exact = RungeKutta(rtol=1e-9)(network, DATA, [20.0], [TestOutputs()])
-    close(later.seen["test-outputs"], exact.seen["test-outputs"], abs=1e-2)
+    close(later.observed["test-outputs"], exact.observed["test-outputs"], abs=1e-2)
     assert later.stats["coordinates"] == "gram"
 
 

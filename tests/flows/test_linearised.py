@@ -28,7 +28,7 @@ def test_closed_form_is_the_integrated_tangent_model(loss, weighted):
         TangentModel(network), data, TIMES, [TrainOutputs(), TestOutputs()]
     )
     for probe in ("train-outputs", "test-outputs"):
-        close(exact.seen[probe], solved.seen[probe], rel=1e-7, abs=1e-8)
+        close(exact.observed[probe], solved.observed[probe], rel=1e-7, abs=1e-8)
 
 
 def test_several_outputs():
@@ -36,7 +36,7 @@ def test_several_outputs():
     data = Dataset(X, jnp.stack([Y, Y**2], axis=1))
     exact = Linearised()(network, data, TIMES, [TrainOutputs()])
     solved = RungeKutta(rtol=1e-10, atol=1e-11)(TangentModel(network), data, TIMES, [TrainOutputs()])
-    close(exact.seen["train-outputs"], solved.seen["train-outputs"], rel=1e-7, abs=1e-8)
+    close(exact.observed["train-outputs"], solved.observed["train-outputs"], rel=1e-7, abs=1e-8)
 
 
 def test_wide_ntk_networks_approach_it_and_features_stand_still():
@@ -47,8 +47,8 @@ def test_wide_ntk_networks_approach_it_and_features_stand_still():
         network = TwoLayer(width, 3, scaling=ntk, symmetrised=True, key=K2)
         wide = GradientFlow()(network, data, [5.0], [TrainOutputs(), FeatureMovement()])
         lazy = Linearised()(network, data, [5.0], [TrainOutputs()])
-        gaps.append(np.linalg.norm(wide.seen["train-outputs"] - lazy.seen["train-outputs"]))
-        moved.append(wide.seen["feature-movement"]["hidden"][0])
+        gaps.append(np.linalg.norm(wide.observed["train-outputs"] - lazy.observed["train-outputs"]))
+        moved.append(wide.observed["feature-movement"]["hidden"][0])
     assert np.polyfit(np.log(widths), np.log(moved), 1)[0] == pytest.approx(-0.5, abs=0.1)
     assert np.polyfit(np.log(widths), np.log(gaps), 1)[0] < -0.4
 
@@ -56,7 +56,7 @@ def test_wide_ntk_networks_approach_it_and_features_stand_still():
 def test_a_singular_kernel_leaves_its_null_direction_alone():
     twice = Dataset(jnp.concatenate([X, X[:1]]), jnp.concatenate([Y, Y[:1] + 1.0]))
     network = TwoLayer(50, 3, scaling=ntk, key=K1)
-    loss = Linearised(Squared("sum"))(network, twice, [1e7], [TrainLoss()]).seen["train-loss"][-1]
+    loss = Linearised(Squared("sum"))(network, twice, [1e7], [TrainLoss()]).observed["train-loss"][-1]
     close(loss, 0.25, rel=1e-3)  # two equal inputs, targets 1 apart: ½ (½² + ½²)
 
 

@@ -11,12 +11,12 @@ import pytest
 from unlazy import Descent, GradientFlow, Kernel, TrainLoss, TwoLayer, data, figures
 from unlazy._errors import UserError
 from unlazy._netcdf import CHECKSUM, checksum
-from unlazy.flows import AtEnd, RungeKutta, _progress, to_xarray
+from unlazy.flows import OnlyAtEnd, RungeKutta, _progress, to_xarray
 from unlazy.lab import Lab, read_run
 from unlazy.papers import panels
 
 TIMES = [0.0, 1.0, 4.0]
-PROBES = {"train-loss": TrainLoss(), "kernel": Kernel(), "last": AtEnd(TrainLoss())}
+PROBES = {"train-loss": TrainLoss(), "kernel": Kernel(), "last": OnlyAtEnd(TrainLoss())}
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_one_trajectory_has_times_first(runs):
     found = runs[0].to_xarray()
     assert found["train-loss"].dims == ("time",)
     np.testing.assert_array_equal(found["time"], TIMES)
-    np.testing.assert_array_equal(found["train-loss"], runs[0].seen["train-loss"])
-    np.testing.assert_array_equal(found["kernel.drift"], runs[0].seen["kernel"]["drift"])
+    np.testing.assert_array_equal(found["train-loss"], runs[0].observed["train-loss"])
+    np.testing.assert_array_equal(found["kernel.drift"], runs[0].observed["kernel"]["drift"])
     assert found["last"].dims == ()
     assert found["last"] == found["train-loss"][-1]
     assert found["kernel.drift_operator"].attrs["long_name"] == "kernel: drift operator"
@@ -47,14 +47,14 @@ def test_several_are_seeds(runs):
     assert found["train-loss"].dims == ("seed", "time")
     assert found["last"].dims == ("seed",)
     assert found["seed"].values.tolist() == [7, 8]
-    np.testing.assert_array_equal(found["train-loss"][1], runs[1].seen["train-loss"])
+    np.testing.assert_array_equal(found["train-loss"][1], runs[1].observed["train-loss"])
     with pytest.raises(UserError, match="There are no trajectories"):
         to_xarray([])
 
 
 def test_what_ended_early_is_filled_up(runs, problem):
-    seen = jax.tree.map(lambda values: values[:2] if np.ndim(values) else values, runs[1].seen)
-    short = dataclasses.replace(runs[1], times=runs[1].times[:2], seen=seen)
+    seen = jax.tree.map(lambda values: values[:2] if np.ndim(values) else values, runs[1].observed)
+    short = dataclasses.replace(runs[1], times=runs[1].times[:2], observed=seen)
     found = to_xarray([short, runs[0]])
     assert np.isnan(found["train-loss"].values).tolist() == [[False, False, True], [False] * 3]
     other = dataclasses.replace(runs[1], times=np.array([0.0, 2.0, 4.0]))
@@ -67,14 +67,14 @@ def test_a_probe_may_name_its_values_and_units(problem):
         units = "eV"
         long_name = "energy of the network"
 
-    run = Descent(rate=0.5)(TwoLayer(8, 3, key=jax.random.key(0)), problem, TIMES, {"energy": AtEnd(Energy())})
+    run = Descent(rate=0.5)(TwoLayer(8, 3, key=jax.random.key(0)), problem, TIMES, {"energy": OnlyAtEnd(Energy())})
     assert run.to_xarray()["energy"].attrs == {"long_name": "energy of the network", "units": "eV"}
 
 
 def test_a_saved_trajectory_is_a_stored_run(runs, tmp_path):
     path = runs[0].save(tmp_path / "new" / "mine.nc")
     found = read_run(path)
-    np.testing.assert_array_equal(found["train-loss"], runs[0].seen["train-loss"][None])
+    np.testing.assert_array_equal(found["train-loss"], runs[0].observed["train-loss"][None])
     assert (found.attrs["name"], found.attrs["made"], found.attrs["status"]) == ("mine", "python", "finished")
     assert found.attrs[CHECKSUM] == checksum(found)
     assert read_run(runs[0].save(str(path), name="better")).attrs["name"] == "better"
@@ -95,7 +95,7 @@ def test_a_trajectory_draws_itself(runs):
     assert figure.axes[0].get_ylabel() == "train loss"
     assert len(figure.axes) == len(runs[0].to_xarray().data_vars)
     (axes,) = runs[0].plot("train-loss", "paper").axes
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), runs[0].seen["train-loss"])
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), runs[0].observed["train-loss"])
     (axes,) = figures.curves({"both": runs}, "train-loss").axes
     assert [line.get_label() for line in axes.lines] == ["both", "_both, seed 1", "_both, seed 2"]
 
@@ -105,7 +105,7 @@ def test_text_has_the_status_and_last_values(runs):
     lines = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines()[1:]}
     assert lines["status"].startswith("finished, 8 steps of descent in ")
     assert lines["times"] == "3, from 0 to 4"
-    assert float(lines["train-loss"]) == pytest.approx(float(runs[0].seen["train-loss"][-1]), rel=1e-5)
+    assert float(lines["train-loss"]) == pytest.approx(float(runs[0].observed["train-loss"][-1]), rel=1e-5)
     assert "kernel.drift" in lines
     assert "<td" in runs[0]._repr_html_()
     hostile = Descent(rate=0.5)(runs[0].start, runs[0].data, [0.0], {"<b>&": lambda obs: obs.outputs})

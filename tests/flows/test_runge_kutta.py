@@ -22,9 +22,9 @@ from unlazy.networks import (
     TwoLayer,
     Zipf,
     asymmetrical,
-    divide,
     multilayer_mean_field,
     ntk,
+    split_trained,
 )
 from unlazy.probes import TrainLoss
 
@@ -54,7 +54,7 @@ def scipy_reference(network, data, loss, end):
     """The same flow by SciPy's eighth-order method on one long vector of parameters."""
     network, x, _ = network.prepare(data)
     data = Samples(x, data.y, data.weight)
-    trained, frozen = divide(network)
+    trained, frozen = split_trained(network)
     shapes, tree = jax.tree.flatten(trained)
     cuts = np.cumsum([leaf.size for leaf in shapes])[:-1]
 
@@ -74,7 +74,7 @@ def test_agrees_with_scipy(name, data):
     run = RungeKutta(rtol=1e-9, atol=1e-10)(NETWORKS[name], data, [end])
     reference = scipy_reference(NETWORKS[name], data, Squared(), end)
     # Local errors of 1e-10 add up over a few dozen steps.
-    close(flat(divide(run.final)[0]), reference, rel=1e-7, abs=1e-7)
+    close(flat(split_trained(run.final)[0]), reference, rel=1e-7, abs=1e-7)
 
 
 def test_other_losses_agree_with_scipy(data):
@@ -87,7 +87,7 @@ def test_other_losses_agree_with_scipy(data):
     ]
     for network, one, loss in cases:
         run = RungeKutta(loss, rtol=1e-9, atol=1e-10)(network, one, [3.0])
-        close(flat(divide(run.final)[0]), scipy_reference(network, one, loss, 3.0), rel=1e-7, abs=1e-7)
+        close(flat(split_trained(run.final)[0]), scipy_reference(network, one, loss, 3.0), rel=1e-7, abs=1e-7)
 
 
 def test_sum_is_mean_in_faster_time(data):
@@ -99,7 +99,7 @@ def test_sum_is_mean_in_faster_time(data):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_loss_never_rises(name, data):
-    losses = RungeKutta()(NETWORKS[name], data, np.linspace(0, 30, 31), [TrainLoss()]).seen["train-loss"]
+    losses = RungeKutta()(NETWORKS[name], data, np.linspace(0, 30, 31), [TrainLoss()]).observed["train-loss"]
     assert np.all(np.diff(losses) <= 0)
     assert losses[-1] < 0.9 * losses[0]
 
@@ -112,13 +112,13 @@ def test_loss_falls_as_the_kernel_says(name, data):
     middle = RungeKutta(rtol=1e-12, atol=1e-13)(network, data, [1.0 + dt]).final
     slope = loss.slope(middle(data.x), data.y, data.weight)
     predicted = -slope @ middle.tangent_kernel(data.x) @ slope
-    losses = run.seen["train-loss"]
+    losses = run.observed["train-loss"]
     close((losses[2] - losses[0]) / (2 * dt), predicted, rel=1e-5)  # central difference: dt² and rounding / dt
 
 
 def test_order_of_convergence(data):
     def final(step, solver):
-        return flat(divide(RungeKutta(step=step, solver=solver)(SHALLOW, data, [4.0]).final)[0])
+        return flat(split_trained(RungeKutta(step=step, solver=solver)(SHALLOW, data, [4.0]).final)[0])
 
     exact = scipy_reference(SHALLOW, data, Squared(), 4.0)
     for solver, order, steps in (
@@ -134,7 +134,7 @@ def test_order_of_convergence(data):
 def test_tighter_tolerance_gives_a_smaller_error(data):
     exact = scipy_reference(SHALLOW, data, Squared(), 20.0)
     errors = [
-        np.linalg.norm(flat(divide(RungeKutta(rtol=tol, atol=tol)(SHALLOW, data, [20.0]).final)[0]) - exact)
+        np.linalg.norm(flat(split_trained(RungeKutta(rtol=tol, atol=tol)(SHALLOW, data, [20.0]).final)[0]) - exact)
         for tol in (1e-3, 1e-5, 1e-7)
     ]
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
@@ -169,7 +169,7 @@ def test_float32_stays_float32_and_is_close(data):
     run = RungeKutta(rtol=1e-5, atol=1e-6)(single, data.astype(jnp.float32), [0.0, 10.0], [TrainLoss()])
     assert run.final.w.dtype == jnp.float32
     exact = RungeKutta()(SHALLOW, data, [0.0, 10.0], [TrainLoss()])
-    close(run.seen["train-loss"], exact.seen["train-loss"], rel=1e-3)
+    close(run.observed["train-loss"], exact.observed["train-loss"], rel=1e-3)
 
 
 def test_step_limit_is_said(data):
@@ -186,7 +186,7 @@ def test_a_blow_up_is_noticed():
     data = Dataset(jnp.ones((3, 2)) * jnp.arange(1.0, 4.0)[:, None], jnp.zeros(3))
     run = RungeKutta(step=100.0, solver=diffrax.Euler())(network, data, [1e5])
     assert run.status is Status.not_finite
-    assert np.isfinite(flat(divide(run.final)[0])).all()
+    assert np.isfinite(flat(split_trained(run.final)[0])).all()
 
 
 def test_changing_a_number_does_not_recompile(data, compilations):

@@ -15,7 +15,7 @@ from unlazy.flows import Descent, RungeKutta, Stabilised, Status
 from unlazy.flows._compiled import advance_runs, begin_runs
 from unlazy.flows.stabilised import coefficients
 from unlazy.losses import CrossEntropy, Logistic, Squared
-from unlazy.networks import Samples, TangentModel, TwoLayer, divide
+from unlazy.networks import Samples, TangentModel, TwoLayer, split_trained
 from unlazy.probes import TestOutputs, TrainLoss, TrainOutputs
 
 K1, K2, K3 = jax.random.split(jax.random.key(4), 3)
@@ -114,7 +114,7 @@ def test_with_kinks_all_weights_are_positive(stages):
 
 def test_order_two():
     def last_outputs(flow):
-        return flow(NETWORK, DATA, [4.0], [TestOutputs()]).seen["test-outputs"][-1]
+        return flow(NETWORK, DATA, [4.0], [TestOutputs()]).observed["test-outputs"][-1]
 
     exact, steps = last_outputs(RungeKutta(rtol=1e-10, atol=1e-11)), 4.0 / np.array([8, 16, 32])
     errors = [np.linalg.norm(last_outputs(weights(step=step)) - exact) for step in steps]
@@ -122,11 +122,11 @@ def test_order_two():
 
 
 def test_the_tolerance_means_what_it_says():
-    exact = RungeKutta(rtol=1e-10, atol=1e-11)(NETWORK, DATA, [100.0], [TestOutputs()]).seen["test-outputs"][-1]
+    exact = RungeKutta(rtol=1e-10, atol=1e-11)(NETWORK, DATA, [100.0], [TestOutputs()]).observed["test-outputs"][-1]
     errors = []
     for tolerance in (1e-3, 1e-4, 1e-5):
         run = weights(tolerance=tolerance)(NETWORK, DATA, [100.0], [TestOutputs()])
-        errors.append(root_mean_square(run.seen["test-outputs"][-1] - exact) / root_mean_square(Y))
+        errors.append(root_mean_square(run.observed["test-outputs"][-1] - exact) / root_mean_square(Y))
         # Each step may err by the tolerance; over a run they add up at worst, and the sum is kept.
         assert errors[-1] < run.stats["error"] < tolerance * run.stats["steps"]
     assert errors[0] > 2 * errors[1] > 4 * errors[2]  # the step is tolerance^(1/3), the error the step squared: 4.6
@@ -141,7 +141,7 @@ def test_stiffness_does_not_hold_it_up():
     assert run.stats["evaluations"] < least
     assert run.stats["rejected"] < 0.2 * run.stats["steps"]
     # Three tolerances only: the flow forgets what is fast.
-    assert root_mean_square(run.seen["test-outputs"] - exact.seen["test-outputs"]) < 3e-3
+    assert root_mean_square(run.observed["test-outputs"] - exact.observed["test-outputs"]) < 3e-3
 
 
 def test_kinks_do_not_hold_it_up():
@@ -149,7 +149,7 @@ def test_kinks_do_not_hold_it_up():
     run = weights(tolerance=1e-2)(network, data, [400.0], [TestOutputs()])
     fine = Descent(rate=1 / 64)(network, data, [400.0], [TestOutputs()])  # 2% of 1/λ
     # Chatter has random signs, so errors add up to a few tolerances and not to a hundred.
-    assert root_mean_square(run.seen["test-outputs"] - fine.seen["test-outputs"]) < 3e-2
+    assert root_mean_square(run.observed["test-outputs"] - fine.observed["test-outputs"]) < 3e-2
     assert run.stats["rejected"] < 0.2 * run.stats["steps"]
     chatter = RungeKutta(rtol=1e-3, atol=1e-4)(network, data, [400.0])
     assert run.stats["evaluations"] < chatter.stats["evaluations"] / 4
@@ -169,7 +169,7 @@ def test_other_losses(loss, y, outputs):
     run = flow(network, data, times, [TrainOutputs()])
     exact = RungeKutta(loss, rtol=1e-9, atol=1e-10)(network, data, times, [TrainOutputs()])
     bound = 1e-5 * run.stats["steps"] * root_mean_square(y)
-    assert root_mean_square(run.seen["train-outputs"][-1] - exact.seen["train-outputs"][-1]) < bound < 1e-2
+    assert root_mean_square(run.observed["train-outputs"][-1] - exact.observed["train-outputs"][-1]) < bound < 1e-2
     # λ at the start: 20 iterations, each of which sees it from below.
     rate = top_rate(network, data, loss)
     assert 0.97 * rate < begin_runs(flow, network, samples(data), K1, "one").memory.rate < 1.0001 * rate
@@ -187,7 +187,7 @@ def test_the_fastest_mode_is_followed_as_it_grows():
 def test_a_mode_that_was_lost_is_found_again():
     model = TangentModel(NETWORK)  # its kernel stands still, and a power iteration stays where it is
     data, flow = Dataset(X, Y), weights()
-    state, frozen = begin_runs(flow, model, samples(data), K1, "one"), divide(model)[1]
+    state, frozen = begin_runs(flow, model, samples(data), K1, "one"), split_trained(model)[1]
     values, modes = np.linalg.eigh(model.tangent_kernel(X, X))
     lost = eqx.tree_at(
         lambda s: (s.memory.mode, s.memory.rate, s.left),
@@ -201,7 +201,7 @@ def test_a_mode_that_was_lost_is_found_again():
 
 
 def test_slices_of_work_change_nothing():
-    flow, frozen = weights(tolerance=1e-3), divide(NETWORK)[1]
+    flow, frozen = weights(tolerance=1e-3), split_trained(NETWORK)[1]
     state = eqx.tree_at(lambda s: s.left, begin_runs(flow, NETWORK, samples(DATA), K1, "one"), jnp.asarray(30.0))
     whole = advance_runs(flow, state, frozen, samples(DATA), jnp.asarray(10_000, jnp.int32), "one")
     while state.left > 0:
@@ -227,7 +227,7 @@ def test_coordinates_do_not_matter():
         for coordinates in ("weights", "gram")
     )
     assert by_weight.stats["steps"] > 50
-    close(by_gram.seen["test-outputs"], by_weight.seen["test-outputs"], rel=1e-6, abs=1e-7)
+    close(by_gram.observed["test-outputs"], by_weight.observed["test-outputs"], rel=1e-6, abs=1e-7)
     assert by_gram.stats["evaluations"] == by_weight.stats["evaluations"]
 
 
@@ -235,7 +235,7 @@ def test_targets_of_zero_are_reached():
     data = eqx.tree_at(lambda d: d.y, DATA, jnp.zeros(6))
     run = weights(tolerance=1e-3)(NETWORK, data, [0.0, 100.0], [TrainOutputs()])
     assert run.status.ok
-    before, after = np.abs(run.seen["train-outputs"]).max(axis=1)
+    before, after = np.abs(run.observed["train-outputs"]).max(axis=1)
     assert after < 0.1 * before
     still = eqx.tree_at(lambda n: n.a, NETWORK, jnp.zeros(12))  # f = 0 = y: nothing moves or is divided by zero
     run = weights()(still, data, [100.0])
@@ -252,7 +252,7 @@ def test_float32_stays_float32_and_comes_to_rest():
     assert run.status.ok  # where all is fitted and every step is rounding
     assert run.final.w.dtype == jnp.float32
     exact = RungeKutta(rtol=1e-7, atol=1e-8)(NETWORK, DATA, [10.0], [TrainLoss()])
-    close(run.seen["train-loss"][0], exact.seen["train-loss"][0], rel=1e-3)
+    close(run.observed["train-loss"][0], exact.observed["train-loss"][0], rel=1e-3)
 
 
 def test_a_tolerance_lost_in_rounding_ends_the_run():

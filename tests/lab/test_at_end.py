@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from unlazy._errors import UserError
-from unlazy.flows import AtEnd
-from unlazy.lab import Lab, bring_to_life, draw_data, parse
+from unlazy.flows import OnlyAtEnd
+from unlazy.lab import Lab, draw_data, instantiate, parse
 from unlazy.probes import Pruning
 
 
@@ -35,17 +35,17 @@ def test_what_is_seen_at_the_end_has_no_time(tmp_path):
 
 
 def test_when_is_always_or_end():
-    assert bring_to_life(recipe()).probes["pruning"] == AtEnd(Pruning())
+    assert instantiate(recipe()).probes["pruning"] == OnlyAtEnd(Pruning())
     always = recipe(probes=[{"kind": "pruning", "when": "always"}])
-    assert bring_to_life(always).probes["pruning"] == Pruning()
+    assert instantiate(always).probes["pruning"] == Pruning()
     with pytest.raises(UserError, match=r"probes\[0\].when: a probe looks 'always' or only at the 'end', not 'never'"):
-        bring_to_life(recipe(probes=[{"kind": "pruning", "when": "never"}]))
+        instantiate(recipe(probes=[{"kind": "pruning", "when": "never"}]))
 
 
 def test_data_can_be_drawn_again():
     for same in (False, True):
         again = recipe(same_data=same)
-        for one, other in zip(draw_data(again), bring_to_life(again).data, strict=True):
+        for one, other in zip(draw_data(again), instantiate(again).data, strict=True):
             np.testing.assert_array_equal(one.x, other.x)
             np.testing.assert_array_equal(one.held_out.y, other.held_out.y)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from unlazy.flows import Journey
+from unlazy.flows import Driver
 from unlazy.lab import Lab, certify, read
 from unlazy.theory import Verdict, choose
 
@@ -62,7 +62,7 @@ def test_every_seed_is_asked_and_progress_told(shallow):
 
 def test_a_stored_run_is_not_trained_again(shallow, lab, monkeypatch):
     found, _, recipe = shallow
-    monkeypatch.setattr(Journey, "_advance", lambda *_: pytest.fail("something was trained"))
+    monkeypatch.setattr(Driver, "_advance", lambda *_: pytest.fail("something was trained"))
     again = certify(recipe, choose("chen2022"), lab)
     assert [one.summary() for one in again] == [one.summary() for one in found]
 
@@ -99,6 +99,6 @@ def test_an_interrupted_run_goes_on_later(lab, monkeypatch):
     def stop(self, budget):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Journey, "_advance", stop)
+    monkeypatch.setattr(Driver, "_advance", stop)
     with pytest.raises(KeyboardInterrupt, match="'certify a shallow network' was interrupted at 25%; the same command"):
         certify(small("shallow", seed=17), choose("chen2022/eq-15"), lab)

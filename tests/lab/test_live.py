@@ -42,7 +42,7 @@ def test_notes_say_how_far_a_run_is(tmp_path, recipe):
     last = heard[-1]
     assert last.times == run["time"].values[: len(last.times)].tolist()
     assert len(last.times) > 1
-    for name, values in last.seen.items():
+    for name, values in last.observed.items():
         means = run[name].values.mean(axis=tuple(axis for axis in range(run[name].ndim) if axis != 1))
         assert values == pytest.approx(means[: len(values)], rel=1e-6)
     assert notes(tmp_path) == [], "the note goes when the run ends"
@@ -76,7 +76,7 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path, recipe, monkeypatch)
 
 
 def test_time_left_is_told_from_this_process():
-    common = {"name": "x", "digest": "0", "seeds": 1, "end": 1.0, "clock": 0.5, "times": [], "seen": {}}
+    common = {"name": "x", "digest": "0", "seeds": 1, "end": 1.0, "clock": 0.5, "times": [], "observed": {}}
     note = Note(share=0.75, first_share=0.5, begun=100.0, told=110.0, **common)
     assert note.seconds_left == 10.0
     assert Note(share=0.5, first_share=0.5, begun=100.0, told=110.0, **common).seconds_left is None

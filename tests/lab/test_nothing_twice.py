@@ -10,7 +10,7 @@ import xarray as xr
 from unlazy import TwoLayer
 from unlazy._errors import UserError
 from unlazy.data import random_labels
-from unlazy.flows import Descent, Journey
+from unlazy.flows import Descent, Driver
 from unlazy.lab import Interrupted, Lab, OtherCode, identity, parse, provenance, read_run
 from unlazy.lab import store as storing
 from unlazy.lab import work as working
@@ -37,7 +37,7 @@ def begun(monkeypatch):
         seeds: list = []  # noqa: RUF012
         slices = 0
 
-    real_begin, real_advance = Journey.begin.__func__, Journey._advance
+    real_begin, real_advance = Driver.begin.__func__, Driver._advance
     Counted.seeds = []
 
     def begin(cls, flow, networks, *rest):
@@ -48,8 +48,8 @@ def begun(monkeypatch):
         Counted.slices += 1
         return real_advance(self, budget)
 
-    monkeypatch.setattr(Journey, "begin", classmethod(begin))
-    monkeypatch.setattr(Journey, "_advance", advance)
+    monkeypatch.setattr(Driver, "begin", classmethod(begin))
+    monkeypatch.setattr(Driver, "_advance", advance)
     return Counted
 
 
@@ -406,8 +406,10 @@ def test_networks_are_kept(lab, table, flow, begun):
         for network, place in ((start, 0), (final, -1)):
             loss = float(np.mean((network(data.x) - data.y) ** 2) / 2)
             assert loss == pytest.approx(float(run["train-loss"][seed, place]), rel=1e-10)
-        np.testing.assert_array_equal(trajectory.seen["train-loss"], run["train-loss"][seed])
-        np.testing.assert_array_equal(trajectory.seen["weight-movement"]["hidden"], run["weight-movement.hidden"][seed])
+        np.testing.assert_array_equal(trajectory.observed["train-loss"], run["train-loss"][seed])
+        np.testing.assert_array_equal(
+            trajectory.observed["weight-movement"]["hidden"], run["weight-movement.hidden"][seed]
+        )
         assert trajectory.status.ok
 
 
@@ -421,7 +423,7 @@ def test_a_trajectory_from_python_is_kept_like_any_other(lab):
     path = lab.keep("by hand", runs)
     assert path.parent == lab.store.folder
     kept = read_run(path)
-    np.testing.assert_array_equal(kept["train-loss"], [run.seen["train-loss"] for run in runs])
+    np.testing.assert_array_equal(kept["train-loss"], [run.observed["train-loss"] for run in runs])
     assert (kept.attrs["name"], kept.attrs["made"]) == ("by hand", "python")
     assert "TwoLayer trained by Descent on 'random labels' (6 samples)" in kept.attrs["description"]
     assert lab.keep("by hand", runs) == path

@@ -17,7 +17,7 @@ from unlazy._errors import UserError
 from unlazy._registry import members
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Cosine, Descent, GradientFlow, Linearised, Momentum, StepDecay
-from unlazy.lab import Recipe, Times, bring_to_life, build, parse, read
+from unlazy.lab import Recipe, Times, build, instantiate, parse, read
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import Infinite, Network, Quadratic, RandomLayers, TangentModel, Zipf, asymmetrical, ntk
 from unlazy.probes import ActiveShare, Kernel, TrainLoss
@@ -50,13 +50,13 @@ count = 5
 def network(section, **table):
     """The first network that a recipe with this network section makes."""
     table = {"data": {"kind": "random-labels", "n": 6, "d": 3}, "times": [1.0]} | table
-    return bring_to_life(parse(table | {"network": section})).networks[0]
+    return instantiate(parse(table | {"network": section})).networks[0]
 
 
 def complaint(table):
     """What the user is told about a wrong recipe: always one sentence or two on one line, never a traceback."""
     with pytest.raises(UserError) as caught:
-        bring_to_life(parse(table))
+        instantiate(parse(table))
     text = str(caught.value)
     assert "\n" not in text
     assert len(text) < 500
@@ -70,7 +70,7 @@ def test_a_file_becomes_an_experiment(tmp_path):
     (tmp_path / "tiny.toml").write_text(TEXT)
     recipe = read(tmp_path / "tiny.toml")
     assert recipe == parse(tomllib.loads(TEXT))
-    made = bring_to_life(recipe)
+    made = instantiate(recipe)
     assert [len(part) for part in (made.networks, made.data, made.keys)] == [2, 2, 2]
     assert made.probes == {"train-loss": TrainLoss(), "small": Kernel(samples=3)}
     assert isinstance(made.flow, Descent)
@@ -83,7 +83,7 @@ def test_a_file_becomes_an_experiment(tmp_path):
 def test_what_is_left_out_has_a_default(table):
     plain = parse({key: table[key] for key in ("data", "network", "times")})
     assert (plain.name, plain.seed, plain.seeds, plain.dtype, plain.same_data) == ("run", 0, 1, "float64", False)
-    made = bring_to_life(plain)
+    made = instantiate(plain)
     assert isinstance(made.flow, GradientFlow)
     assert made.probes == {}
 
@@ -208,46 +208,46 @@ def test_infinite_options_are_kept():
     third = parse(table | {"probes": [probe | {"left": float("nan")}]})
     assert len({recipe.digest, other.digest, third.digest}) == 3
     again = parse(json.loads(recipe.json(), parse_constant=pytest.fail))  # strict JSON
-    assert bring_to_life(again).probes["active-share"] == ActiveShare(float("-inf"), 0.0)
+    assert instantiate(again).probes["active-share"] == ActiveShare(float("-inf"), 0.0)
 
 
 # ---------------------------------------------------------------- seeds and precision
 
 
 def test_seeds_draw_their_own_data_and_networks(table):
-    made = bring_to_life(parse(table))
+    made = instantiate(parse(table))
     assert not np.array_equal(made.data[0].x, made.data[1].x)
     assert not np.array_equal(made.networks[0].w, made.networks[1].w)
-    alone = bring_to_life(parse(table | {"seed": 1, "seeds": 1}))
+    alone = instantiate(parse(table | {"seed": 1, "seeds": 1}))
     assert np.array_equal(alone.data[0].x, made.data[1].x)
     assert np.array_equal(alone.networks[0].w, made.networks[1].w)
 
 
 def test_seeds_may_share_the_data_of_the_first(table):
-    made = bring_to_life(parse(table | {"same_data": True}))
+    made = instantiate(parse(table | {"same_data": True}))
     assert made.data[0] is made.data[1]
     assert not np.array_equal(made.networks[0].w, made.networks[1].w)
-    assert np.array_equal(made.data[0].x, bring_to_life(parse(table)).data[0].x)
+    assert np.array_equal(made.data[0].x, instantiate(parse(table)).data[0].x)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_precision_reaches_everything(table, dtype):
     table["network"]["embedding"] = {"kind": "random-layers", "widths": [5]}
-    made = bring_to_life(parse(table | {"dtype": dtype}))
+    made = instantiate(parse(table | {"dtype": dtype}))
     leaves = [leaf for leaf in jax.tree.leaves((made.networks, made.data)) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     assert {str(leaf.dtype) for leaf in leaves} == {dtype}
 
 
 def test_float64_needs_64_bits(table):
     with jax.enable_x64(False), pytest.raises(UserError, match="asks for float64, but JAX is set to 32 bits"):
-        bring_to_life(parse(table))
+        instantiate(parse(table))
 
 
 def test_draws_are_the_same_however_jax_is_set(table):
     recipe = parse(table | {"dtype": "float32"})
     with jax.enable_x64(False):
-        narrow = jax.tree.map(np.asarray, (bring_to_life(recipe).networks, bring_to_life(recipe).data))
-    wide = jax.tree.map(np.asarray, (bring_to_life(recipe).networks, bring_to_life(recipe).data))
+        narrow = jax.tree.map(np.asarray, (instantiate(recipe).networks, instantiate(recipe).data))
+    wide = jax.tree.map(np.asarray, (instantiate(recipe).networks, instantiate(recipe).data))
     assert all(map(np.array_equal, jax.tree.leaves(narrow), jax.tree.leaves(wide)))
 
 
@@ -523,6 +523,6 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 def test_examples_are_good_recipes(path):
     recipe = read(path)
     smaller = {**recipe.data, "n": 4} if "n" in recipe.data else recipe.data
-    made = bring_to_life(msgspec.structs.replace(recipe, data=smaller, seeds=1))
+    made = instantiate(msgspec.structs.replace(recipe, data=smaller, seeds=1))
     assert isinstance(made.networks[0], Network)
     assert made.probes

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from unlazy._errors import UserError
-from unlazy.flows import Journey
+from unlazy.flows import Driver
 from unlazy.lab import Lab, OtherCode, parse, schedule
 
 TABLE = {
@@ -52,8 +52,8 @@ def test_in_turn(tmp_path, table):
 
 def test_equal_recipes_are_run_once(tmp_path, table, monkeypatch):
     begun = []
-    real = Journey.begin.__func__
-    monkeypatch.setattr(Journey, "begin", classmethod(lambda cls, *given: begun.append(1) or real(cls, *given)))
+    real = Driver.begin.__func__
+    monkeypatch.setattr(Driver, "begin", classmethod(lambda cls, *given: begun.append(1) or real(cls, *given)))
     one = parse(table)
     found = Lab(tmp_path).run_all({"a": one, "b": one, "c": parse(table | {"name": "renamed"})})
     assert list(found) == ["a", "b", "c"]
@@ -150,7 +150,7 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
-from unlazy.flows import Journey
+from unlazy.flows import Driver
 from unlazy.lab import Lab, Store, parse
 
 folder, table = Path(sys.argv[1]), json.loads(sys.argv[2])
@@ -158,7 +158,7 @@ recipes = [
     parse(table | {"name": f"r{index}", "seeds": 1, "flow": {"kind": "descent", "rate": 0.25 / (1 + index)}})
     for index in range(20)
 ]
-begin, save, begun = Journey.begin.__func__, Store.save_track, 0
+begin, save, begun = Driver.begin.__func__, Store.save_track, 0
 
 
 def work(folder, dies):
@@ -179,7 +179,7 @@ def work(folder, dies):
         note("save:" + trajectory)
         return found
 
-    Journey.begin, Store.save_track = classmethod(beginning), saving
+    Driver.begin, Store.save_track = classmethod(beginning), saving
     assert len(Lab(folder / "runs").run_all(recipes)) == 20
 
 

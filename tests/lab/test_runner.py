@@ -9,8 +9,8 @@ import pytest
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy.flows import Journey
-from unlazy.lab import Interrupted, Lab, bring_to_life, parse
+from unlazy.flows import Driver
+from unlazy.lab import Interrupted, Lab, instantiate, parse
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def no_computing(monkeypatch):
     def refuse(*_, **__):
         pytest.fail("something was computed")
 
-    monkeypatch.setattr(Journey, "begin", refuse)
+    monkeypatch.setattr(Driver, "begin", refuse)
 
 
 def stopping(folder, share, fresh=False):
@@ -48,7 +48,7 @@ def files(folder):
 
 def loss_by_hand(recipe, seed, times):
     """The recipe's loss along plain gradient descent, in NumPy: f = (1/m) a·tanh(w x / √d), rate 0.25, R = m."""
-    made = bring_to_life(recipe)
+    made = instantiate(recipe)
     x, y = (np.asarray(values) for values in (made.data[seed].x, made.data[seed].y))
     w, a = (np.asarray(values) for values in (made.networks[seed].w, made.networks[seed].a))
     (m, d), seen = w.shape, []
@@ -219,7 +219,7 @@ def test_a_full_disk_at_the_end_loses_nothing(tmp_path, recipe, monkeypatch):
     assert refused
     assert files(lab.store.folder) == [], "the trajectories are stored, and the checkpoint is not needed any more"
     monkeypatch.undo()
-    monkeypatch.setattr(Journey, "_advance", lambda *_: pytest.fail("something was computed again"))
+    monkeypatch.setattr(Driver, "_advance", lambda *_: pytest.fail("something was computed again"))
     xr.testing.assert_equal(lab.run(recipe), whole)
 
 

@@ -15,7 +15,17 @@ from unlazy.activations import Tanh
 from unlazy.data import Dataset, spherical_quadrature
 from unlazy.flows import Descent, Exponential, Linearised, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, altered, divide, slopes, sphere_mean
+from unlazy.networks import (
+    Constant,
+    MeanFieldStack,
+    Normal,
+    Sphere,
+    Tied,
+    slopes,
+    sphere_mean,
+    split_trained,
+    with_fields,
+)
 from unlazy.probes import FirstLayer, SecondLayer, TrainLoss
 
 KEY = jax.random.key(7)
@@ -46,7 +56,7 @@ def samples(n=9, d=D, weight=None, seed=0):
 
 
 def directions(network, data, loss=None):
-    return velocity(*divide(network), data, loss or Squared())
+    return velocity(*split_trained(network), data, loss or Squared())
 
 
 def projected(pull, radius):
@@ -191,7 +201,7 @@ def test_vectors_and_their_lengths_are_the_same_to_the_limit():
     close(prepared(x), network(data.x), rel=1e-12)
     run = RungeKutta()(network, data, [0.0, 1.0], [TrainLoss()])
     assert run.status.ok
-    assert run.seen["train-loss"][1] < run.seen["train-loss"][0]
+    assert run.observed["train-loss"][1] < run.observed["train-loss"][0]
 
 
 # ---------------------------------------------------------------- refusals
@@ -223,7 +233,7 @@ def test_both_flow_and_descent_follow_the_clipped_direction():
     network, data = learner(clip=TIGHT), samples()
     flow = RungeKutta(rtol=1e-8, atol=1e-10)(network, data, [1.0])
     steps = Descent(rate=1e-3)(network, data, [1.0])
-    plain = RungeKutta(rtol=1e-8, atol=1e-10)(altered(network, clip=None), data, [1.0])
+    plain = RungeKutta(rtol=1e-8, atol=1e-10)(with_fields(network, clip=None), data, [1.0])
     apart, other = (
         max(
             float(jnp.max(jnp.abs(a - b)))
@@ -303,7 +313,7 @@ def test_the_limit_is_the_three_equations_of_section_3():
     times = [20.0, 100.0, 300.0]
     wanted = integrate.solve_ivp(speed, (0, 300), [d**-0.5, -0.01, 0.1], t_eval=times, rtol=1e-9, atol=1e-12).y
     run = RungeKutta(rtol=1e-9, atol=1e-12)(network, data, times, [FirstLayer(), SecondLayer(), TrainLoss()])
-    close(run.seen["first-layer"]["alpha"], gain * wanted[0] ** 2, rel=1e-5)
-    close(run.seen["second-layer"]["weight"], wanted[1], rel=1e-5)
-    close(run.seen["second-layer"]["bias"], wanted[2], rel=1e-5)
-    assert run.seen["train-loss"][-1] < 0.2 * run.seen["train-loss"][0]
+    close(run.observed["first-layer"]["alpha"], gain * wanted[0] ** 2, rel=1e-5)
+    close(run.observed["second-layer"]["weight"], wanted[1], rel=1e-5)
+    close(run.observed["second-layer"]["bias"], wanted[2], rel=1e-5)
+    assert run.observed["train-loss"][-1] < 0.2 * run.observed["train-loss"][0]

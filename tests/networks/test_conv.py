@@ -13,7 +13,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Descent, GradientFlow
 from unlazy.flows.optimisers import Adam
 from unlazy.lab import parse
-from unlazy.lab.recipe import bring_to_life
+from unlazy.lab.recipe import instantiate
 from unlazy.losses import CrossEntropy
 from unlazy.networks import ConvNet
 from unlazy.networks._convolution import convolve, patches
@@ -192,7 +192,7 @@ def test_recipes_know_convolutional_networks():
         "times": [0.0, 1e-3],
         "dtype": "float32",
     }
-    made = bring_to_life(parse(table)).networks[0]
+    made = instantiate(parse(table)).networks[0]
     assert isinstance(made, ConvNet)
     assert made.image == (1, 8, 8)
     assert made.readout.shape == (8, 10)
@@ -201,9 +201,9 @@ def test_recipes_know_convolutional_networks():
     with pytest.raises(
         UserError, match=r"network: A convolutional network takes images .* not inputs of shape \(64,\)"
     ):
-        bring_to_life(parse(flat))
+        instantiate(parse(flat))
     with pytest.raises(UserError, match="'image' is filled in from the data"):
-        bring_to_life(parse(table | {"network": table["network"] | {"image": [1, 8, 8]}}))
+        instantiate(parse(table | {"network": table["network"] | {"image": [1, 8, 8]}}))
 
 
 @pytest.mark.parametrize(

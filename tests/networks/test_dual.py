@@ -47,7 +47,7 @@ def test_every_step_is_the_same(flow, network, data):
     probes = [TrainOutputs(), FeatureMovement(), WeightMovement(), Kernel()]
     probes += [TestOutputs()] if data.x_test is not None else []
     weights, gram = (flow(c)(network, data, [0.5, 2.0], probes) for c in ("weights", "gram"))
-    for here, there in zip(jax.tree.leaves(gram.seen), jax.tree.leaves(weights.seen), strict=True):
+    for here, there in zip(jax.tree.leaves(gram.observed), jax.tree.leaves(weights.observed), strict=True):
         close(here, there, rel=1e-10, abs=1e-10)
     close(gram.final(data.x), weights.final(data.x), rel=1e-10, abs=1e-10)  # and back in weights
     assert isinstance(gram.final, TwoLayer)
@@ -59,7 +59,7 @@ def test_the_controlled_flow_agrees_to_its_tolerance():
         RungeKutta(rtol=1e-11, atol=1e-12, coordinates=c)(network, data, [20.0], [TestOutputs()])
         for c in ("weights", "gram")
     ]
-    close(runs[1].seen["test-outputs"], runs[0].seen["test-outputs"], rel=1e-9, abs=1e-10)
+    close(runs[1].observed["test-outputs"], runs[0].observed["test-outputs"], rel=1e-9, abs=1e-10)
 
 
 def test_more_points_than_features_and_repeated_points():

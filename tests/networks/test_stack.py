@@ -15,7 +15,7 @@ from unlazy._errors import UserError
 from unlazy.activations import LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent, GradientFlow, RungeKutta, velocity
-from unlazy.lab import bring_to_life, parse
+from unlazy.lab import instantiate, parse
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import (
     Constant,
@@ -29,8 +29,8 @@ from unlazy.networks import (
     Sphere,
     Tied,
     Uniform,
-    altered,
-    divide,
+    split_trained,
+    with_fields,
 )
 from unlazy.probes import FeatureMovement, TestOutputs, TrainOutputs, WeightMovement
 
@@ -82,7 +82,7 @@ def test_the_flow_is_equations_2_and_3_corrected():
     delta2 = slope(h2) * (beta2 @ w2.T)
     beta1 = delta2 @ f2 / 4
     wanted = [-(phi(h).T @ beta) / 6 for h, beta in ((h1, beta1), (h2, beta2), (h3, d[:, None]))]  # E over 6 samples
-    moved = velocity(*divide(network), DATA, Squared())
+    moved = velocity(*split_trained(network), DATA, Squared())
     for block, rate in zip(moved.blocks, wanted, strict=True):
         close(block.a, rate, rel=1e-10, abs=1e-14)
         assert [block.w, block.b, block.c] == [None] * 3
@@ -117,7 +117,7 @@ def test_the_dynamics_are_equation_12_of_ren2023():
     r = Y - phi(inner @ w2.T) @ a[:, 0] / 5
     top = slope(inner @ w2.T) * a[:, 0] * r[:, None]
     sent = top @ w2 / 5  # E_(a, w_2)
-    first, second = velocity(*divide(network), DATA, Squared()).blocks
+    first, second = velocity(*split_trained(network), DATA, Squared()).blocks
     close(second.a[:, 0], phi(inner @ w2.T).T @ r / 6, rel=1e-10)
     close(second.w, top.T @ inner / 6, rel=1e-10)
     close(first.a, phi(X @ w1.T).T @ sent / 6, rel=1e-10)
@@ -154,7 +154,7 @@ def test_the_learner_of_ren2023():
     active = (X @ w1.T > 0).astype(float)
     radial = (s[:, None] * np.maximum(X @ w1.T, 0)).mean(axis=0)[:, None] * w1 / length[:, None]
     wanted = radial + length[:, None] * ((s[:, None] * active).T @ X) / 6
-    first, second = velocity(*divide(network), DATA, Squared()).blocks
+    first, second = velocity(*split_trained(network), DATA, Squared()).blocks
     close(first.w, wanted, rel=1e-10, abs=1e-14)
     close(second.w[:, 0], (gate * (r * inner)[:, None]).mean(axis=0), rel=1e-10, abs=1e-14)
     close(second.b, (gate * r[:, None]).mean(axis=0), rel=1e-10, abs=1e-14)
@@ -256,7 +256,7 @@ GRAM = [
 def test_gram_coordinates_take_the_same_steps(network):
     probes = [TrainOutputs(), TestOutputs(), FeatureMovement(), WeightMovement()]
     weights, gram = (Descent(rate=0.2, coordinates=c)(network, DATA, [1.0, 4.0], probes) for c in ("weights", "gram"))
-    for here, there in zip(jax.tree.leaves(gram.seen), jax.tree.leaves(weights.seen), strict=True):
+    for here, there in zip(jax.tree.leaves(gram.observed), jax.tree.leaves(weights.observed), strict=True):
         close(here, there, rel=1e-9, abs=1e-9)
     elsewhere = jnp.asarray(X * 0.3 - 0.2)
     close(gram.final(elsewhere), weights.final(elsewhere), rel=1e-8, abs=1e-8)
@@ -267,7 +267,7 @@ def test_gram_coordinates_take_the_same_steps_on_minibatches(network):
     weights, gram = (
         Descent(rate=0.2, batch=3, coordinates=c)(network, DATA, [2.0], [TrainOutputs()]) for c in ("weights", "gram")
     )
-    close(gram.seen["train-outputs"], weights.seen["train-outputs"], rel=1e-9, abs=1e-9)
+    close(gram.observed["train-outputs"], weights.observed["train-outputs"], rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("network", [GRAM[1], GRAM[3]], ids=["finite", "infinite"])
@@ -301,7 +301,7 @@ def test_coefficients_are_those_of_equation_4():
     """f_k(t, x) = f_k(0, x) - Σ_p Γ_kp K(x, x_p), with Γ' = d_p B_kp π_p."""
     network = infinite("a")
     gram, x, _ = network.gram_form(DATA).prepare(Layout())
-    moved = velocity(*divide(gram), Samples(x, DATA.y), Squared()).blocks[0].coefficients
+    moved = velocity(*split_trained(gram), Samples(x, DATA.y), Squared()).blocks[0].coefficients
     f, signals = network(DATA.x), network.signals(DATA.x)[0][0]
     close(moved, np.asarray(signals) * (np.asarray(f) - Y) / 6, rel=1e-10, abs=1e-14)
     run = RungeKutta(rtol=1e-10, atol=1e-12)(network, DATA, [3.0])
@@ -374,7 +374,7 @@ def recipe(**network):
 
 
 def test_recipes():
-    (network,) = bring_to_life(
+    (network,) = instantiate(
         recipe(
             widths=[16, 12],
             ranks=3,
@@ -389,12 +389,12 @@ def test_recipes():
     assert network.blocks[1].activation == LeakyRelu(0.1)
     infinite = recipe(widths=[math.inf, 12], amplitude={"kind": "normal", "mean": 1.0})
     for one in (infinite, parse(json.loads(infinite.json()))):  # as written down, and as the store keeps it
-        made = bring_to_life(one)
+        made = instantiate(one)
         assert made.networks[0].gram_form(made.data[0]).features == math.inf
     with pytest.raises(UserError, match=r"network.activation\[1\].*relu"):
-        bring_to_life(recipe(widths=[16, 12], activation=["relu", "rellu"]))
+        instantiate(recipe(widths=[16, 12], activation=["relu", "rellu"]))
     with pytest.raises(UserError, match="no choice 'ntk'"):
-        bring_to_life(recipe(widths=[16, 12], parameterisation="ntk"))
+        instantiate(recipe(widths=[16, 12], parameterisation="ntk"))
 
 
 @pytest.mark.parametrize(
@@ -440,5 +440,5 @@ def test_nothing_recompiles_on_a_second_run(compilations):
     flow(network, DATA, [1.0])
     other = jax.tree.map(lambda leaf: leaf + 0.1 if eqx.is_inexact_array(leaf) else leaf, network)
     compilations.count = 0
-    flow(altered(other, scalar=True), DATA, [1.0])
+    flow(with_fields(other, scalar=True), DATA, [1.0])
     assert compilations.count == 0

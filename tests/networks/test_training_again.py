@@ -37,12 +37,12 @@ def test_the_second_training_starts_where_the_first_ended(network, data):
     again = FLOW(first.final, other, [0.0, 0.2], [TrainOutputs(), TestOutputs()])
     assert again.status.ok
     close(again.start(data.x), first.final(data.x), rel=1e-6, abs=1e-8)  # where it was trained nothing has changed
-    close(again.seen["train-outputs"][0], again.start(other.x), rel=1e-6, abs=1e-8)
-    close(again.seen["train-outputs"][0][:2], first.final(data.x)[:2], rel=1e-6, abs=1e-8)
+    close(again.observed["train-outputs"][0], again.start(other.x), rel=1e-6, abs=1e-8)
+    close(again.observed["train-outputs"][0][:2], first.final(data.x)[:2], rel=1e-6, abs=1e-8)
     infinite = isinstance(network, TwoLayer) and network.process is not None  # elsewhere its neurons are drawn only now
     if not infinite:
-        close(again.seen["train-outputs"][0], first.final(other.x), rel=1e-6, abs=1e-8)
-        close(again.seen["test-outputs"][0], first.final(other.x_test), rel=1e-6, abs=1e-8)
+        close(again.observed["train-outputs"][0], first.final(other.x), rel=1e-6, abs=1e-8)
+        close(again.observed["test-outputs"][0], first.final(other.x_test), rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.parametrize(("network", "data"), EXAMPLES)
@@ -54,8 +54,8 @@ def test_coordinates_do_not_matter_to_a_network_that_was_trained(network, data):
         Descent(rate=0.05, coordinates=c)(first.final, other, [0.2], [TrainOutputs(), TestOutputs()])
         for c in ("weights", "gram")
     )
-    for name in weights.seen:
-        close(gram.seen[name], weights.seen[name], rel=1e-6, abs=1e-8)
+    for name in weights.observed:
+        close(gram.observed[name], weights.observed[name], rel=1e-6, abs=1e-8)
 
 
 def test_an_infinite_block_keeps_its_exact_kernel():
@@ -116,4 +116,4 @@ def test_the_tangent_kernel_is_watched_on_new_data():
     network, data = members("network")["two-layer"].examples(key=jax.random.key(1))[0]
     other = elsewhere(data)
     run = FLOW(FLOW(network, data, [0.2]).final, other, [0.0], [KernelMatrix()])
-    close(run.seen["kernel-matrix"][0], run.start.tangent_kernel(other.x), rel=1e-9, abs=1e-12)
+    close(run.observed["kernel-matrix"][0], run.start.tangent_kernel(other.x), rel=1e-9, abs=1e-12)

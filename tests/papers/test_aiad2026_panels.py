@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from made_up import altered, run_small
+from made_up import run_small, with_fields
 from unlazy._errors import UserError
-from unlazy.lab import Lab, bring_to_life
+from unlazy.lab import Lab, instantiate
 from unlazy.papers import aiad2026, check_claims
 from unlazy.papers.aiad2026 import _draw as drawing
 from unlazy.papers.aiad2026 import comparison, density, logratios, mnist, prediction, symmetry, toy
@@ -173,7 +173,7 @@ def test_the_stretch_is_the_longest_on_which_all_hold():
 
 
 def test_the_kernel_of_the_toy_is_that_of_its_network():
-    (network,) = bring_to_life(toy.recipe("quick", float("inf"), 1)).networks
+    (network,) = instantiate(toy.recipe("quick", float("inf"), 1)).networks
     points = np.linspace(-2, 2, 7)[:, None]
     exact = np.asarray(network.blocks[0].limit_kernel(jnp.asarray(points), jnp.array([[-1.0]])))[:, 0]
     np.testing.assert_allclose(toy.kernel(points[:, 0], -1.0), exact, rtol=1e-10)
@@ -437,7 +437,7 @@ def smaller(recipe, width, rank, n, batch, steps, **data):
     blocks = len(recipe.network["widths"])
     dense = recipe.network["ranks"] == recipe.network["widths"][0]
     network, flow = {"widths": [width] * blocks, "ranks": width if dense else rank}, recipe.flow | {"batch": batch}
-    return altered(recipe, network=network, flow=flow, data={"n": n, **data}, times=times_of(flow, steps))
+    return with_fields(recipe, network=network, flow=flow, data={"n": n, **data}, times=times_of(flow, steps))
 
 
 def test_figure_2_runs_from_end_to_end(tmp_path):
@@ -449,7 +449,7 @@ def test_figures_3_and_4_run_from_end_to_end(tmp_path):
     recipes = aiad2026.fig3.recipes("quick", 2)
     assert recipes == aiad2026.fig4.recipes("quick", 2)
     small = {
-        name: altered(recipes[name], network={"widths": [width, 32]}, times=[0.0, 0.1, 0.2])
+        name: with_fields(recipes[name], network={"widths": [width, 32]}, times=[0.0, 0.1, 0.2])
         for name, width in ((toy.INFINITE, float("inf")), (toy.FINITE, 64))
     }
     found = Lab(tmp_path).run_all(small)
@@ -475,7 +475,7 @@ def test_figure_7_runs_from_end_to_end(tmp_path):
 
 def test_the_layers_of_figures_8_and_9_are_the_linear_maps_of_the_blocks():
     recipe = symmetry.recipe("paper", symmetry.FROZEN, 1)
-    first, *_, last = bring_to_life(recipe).networks[0].blocks
+    first, *_, last = instantiate(recipe).networks[0].blocks
     assert recipe.network["widths"] == [1024] * 9
     assert [symmetry.block_of(layer) for layer in (0, 1, 5, 7, 8, 16, 17)] == [1, 1, 3, 4, 5, 9, 9]
     # The start of the authors' code: N(0, 1/fan-in), and N(0, 1) for the one input; 20 and 1 entries a neuron.
@@ -501,7 +501,7 @@ def test_figure_10_runs_from_end_to_end(tmp_path):
 
 def test_table_1_runs_from_end_to_end_on_digits(tmp_path, monkeypatch):
     def tiny(recipe):
-        return altered(recipe, data={"n": 200, "n_test": 50}, times=times_of(recipe.flow, [0, 4, 8]))
+        return with_fields(recipe, data={"n": 200, "n_test": 50}, times=times_of(recipe.flow, [0, 4, 8]))
 
     monkeypatch.delenv("UNLAZY_DATA", raising=False)
     monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path / "cache"))

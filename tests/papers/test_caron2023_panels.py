@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from made_up import altered, run_small
+from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import caron2023
 from unlazy.papers._curves import quadratic_times
@@ -269,7 +269,7 @@ def no_files(monkeypatch, tmp_path):
 
 def test_figure_1_runs(tmp_path, monkeypatch):
     def tiny(recipe):
-        return altered(recipe, network={"width": 8}, data={"n": 6}, times=[0.0, 2.0, 4.0])
+        return with_fields(recipe, network={"width": 8}, data={"n": 6}, times=[0.0, 2.0, 4.0])
 
     given = run_small(caron2023.fig1, Lab(tmp_path), tiny)
     for run in given.values():
@@ -285,7 +285,7 @@ def run_one(panel, name, lab, **changes):
     recipe = panel.recipes("quick", 1)[name]
     little = {"kernel": {"samples": 5}, "transfer": {"hidden": 4, "steps": 5}}
     probes = [one if isinstance(one, str) else {**one, **little.get(one["kind"], {})} for one in recipe.probes]
-    return lab.run(altered(recipe, probes=probes, **changes))
+    return lab.run(with_fields(recipe, probes=probes, **changes))
 
 
 def test_figure_6_does_without_files(tmp_path, no_files):
@@ -319,7 +319,7 @@ def test_figure_4_runs_on_digits(tmp_path, no_files):
 
 def test_figure_5_runs(tmp_path):
     recipes = caron2023.fig5.recipes("quick", seeds=100)
-    small = {name: altered(recipes[name], network={"width": 300}) for name in ("α = 0.1", "α = 0.9")}
+    small = {name: with_fields(recipes[name], network={"width": 300}) for name in ("α = 0.1", "α = 0.9")}
     given = Lab(tmp_path).run_all(small)
     assert verdicts(caron2023.fig5, given) == [True, True]
     assert caron2023.fig5.draw(given).axes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from made_up import altered, run_small
+from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import chen2022
 from unlazy.papers._curves import quadratic_times
@@ -122,7 +122,9 @@ def test_figure_6_has_losses_above_errors_and_a_column_for_each_n():
 
 def test_figures_2_and_6_run_from_end_to_end(tmp_path):
     def tiny(recipe):
-        return altered(recipe, network={"width": recipe.network["width"] // 128}, data={"n": 3}, times=[0.0, 2.0, 4.0])
+        return with_fields(
+            recipe, network={"width": recipe.network["width"] // 128}, data={"n": 3}, times=[0.0, 2.0, 4.0]
+        )
 
     names = [f"{model} m={m} n=100" for m in (512, 2048) for model in ENDS]
     results = run_small(chen2022.fig6, Lab(tmp_path), tiny, names)
@@ -308,7 +310,7 @@ def test_figures_3_and_4_run_from_end_to_end(tmp_path):
     def tiny(recipe):
         width = recipe.network["width"] // 128
         network = {"width": width, "embedding": {"kind": "random-layers", "widths": [width]}}
-        return altered(recipe, network=network, data={"n": 4, "d": 3}, times=[0.0, 2.0, 4.0])
+        return with_fields(recipe, network=network, data={"n": 4, "d": 3}, times=[0.0, 2.0, 4.0])
 
     names = [f"{model} m={m} n=120" for m in (512, 1024) for model in MODELS]
     results = run_small(chen2022.fig4, Lab(tmp_path), tiny, names)

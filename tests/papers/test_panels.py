@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 import unlazy.papers
-from made_up import RATES, TIMES, altered, exponential, random_labels, run_small
+from made_up import RATES, TIMES, exponential, random_labels, run_small, with_fields
 from unlazy._errors import UserError
 from unlazy._registry import modules
 from unlazy.data import Dataset, images, tabular
@@ -35,9 +35,9 @@ from unlazy.papers._curves import (
 )
 from unlazy.papers.chen2022._curves import decay
 from unlazy.papers.zhou2023 import channels, prediction
+from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 from unlazy.probes import Probe
 from unlazy.report import reproduce
-from unlazy.theory.zhou2023 import Linearisation, Prediction
 
 PANELS = panels()
 PAPERS = [module for module in modules(unlazy.papers) if module.__name__.count(".") == 2]  # not the files of a folder
@@ -308,7 +308,7 @@ def test_both_figures_draw_their_own_width():
 def test_figures_1_and_5_run_from_end_to_end(tmp_path):
     def tiny(recipe):
         width = recipe.network["width"] // 128
-        return altered(recipe, network={"width": width}, data={"d": 3}, flow="descent", times=[0.0, 2.0, 4.0])
+        return with_fields(recipe, network={"width": width}, data={"d": 3}, flow="descent", times=[0.0, 2.0, 4.0])
 
     results = run_small(chen2022.fig1, Lab(tmp_path), tiny)
     assert list(results) == [f"m={m} n={n}" for m in (1024, 512) for n in RATES]

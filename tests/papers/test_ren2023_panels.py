@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from made_up import altered, run_small
-from unlazy.lab import Lab, bring_to_life
+from made_up import run_small, with_fields
+from unlazy.lab import Lab, instantiate
 from unlazy.papers import ren2023
 from unlazy.papers.ren2023 import depth, training
 from unlazy.papers.ren2023._settings import (
@@ -243,7 +243,7 @@ def test_figure_2_runs_from_end_to_end(tmp_path, monkeypatch):
         data = {"d": 5, **({"n": 64} if "n" in recipe.data else {})}
         times = {} if recipe.name.startswith("ren2023 stages") else {"times": [0.0, 2.0, 4.0]}
         network = learner((width, 4), 5, 1e-9 if not times else 1e-3, 0.1)
-        return altered(recipe, data=data, network=network, flow=flow, **times)
+        return with_fields(recipe, data=data, network=network, flow=flow, **times)
 
     monkeypatch.undo()
     assert list(ren2023.fig2.recipes("quick")) == [
@@ -272,11 +272,11 @@ def test_depth_runs_from_end_to_end_and_counts_as_the_network_does(tmp_path):
         ("three layers, m_1 = 32", {"widths": [5, 8]}),
     ):
         flow, data = {"batch": 8, "source": source}, {"n": 32, "d": 4}
-        recipes[name] = altered(
+        recipes[name] = with_fields(
             every[name], network=width, data=data, flow=flow, times=[0.0, 0.5 * every[name].flow["rate"] * 2]
         )
     found = Lab(tmp_path).run_all(recipes)
     shallow, deep = depth.curves(found)
     for counts, recipe in zip((shallow, deep), recipes.values(), strict=True):
-        assert list(counts) == [bring_to_life(recipe).networks[0].trainable]
+        assert list(counts) == [instantiate(recipe).networks[0].trainable]
     assert len(ren2023.separation.claims(found)) == 2

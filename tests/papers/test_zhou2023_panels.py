@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from made_up import altered, run_small
+from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import zhou2023
 from unlazy.papers.zhou2023 import _claims, channels, phase, prediction, spectrum
 from unlazy.papers.zhou2023._settings import fall
-from unlazy.theory.zhou2023 import Linearisation, Prediction
+from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 
 SIZE, M = 25, 16
 rng = np.random.default_rng(7)
@@ -392,7 +392,9 @@ def lab(monkeypatch, tmp_path):
 
 def test_figure_12_runs_on_digits(lab):
     def tiny(recipe):
-        return altered(recipe, data={"n": 20}, network={"channels": [6]}, times=recipe.times[:: len(recipe.times) - 1])
+        return with_fields(
+            recipe, data={"n": 20}, network={"channels": [6]}, times=recipe.times[:: len(recipe.times) - 1]
+        )
 
     results = run_small(zhou2023.fig12, lab, tiny)
     run = results["small weights"]
@@ -407,7 +409,7 @@ def test_figure_12_runs_on_digits(lab):
 def test_figure_2_runs_on_digits(lab):
     def tiny(recipe):
         times = [0.0, recipe.times[1], recipe.times[-1]]
-        return altered(recipe, data={"n": 4}, network={"channels": [2, 2, 2], "dense": 3}, times=times)
+        return with_fields(recipe, data={"n": 4}, network={"channels": [2, 2, 2], "dense": 3}, times=times)
 
     results = run_small(zhou2023.fig2, lab, tiny)
     (run,) = results.values()
@@ -418,7 +420,7 @@ def test_figure_2_runs_on_digits(lab):
 
 def test_figure_10_runs_on_digits(lab):
     def tiny(recipe):
-        return altered(recipe, data={"n": 5}, times=recipe.times[:2])
+        return with_fields(recipe, data={"n": 5}, times=recipe.times[:2])
 
     results = run_small(zhou2023.fig10, lab, tiny, ["tanh", "tanh, standard start"])
     small, standard = (np.abs(run["input-weights.conv1-kernels"].values[:, 0]).max() for run in results.values())
@@ -427,7 +429,7 @@ def test_figure_10_runs_on_digits(lab):
 
 def test_figure_14_runs_on_digits(lab):
     results = lab.run_all(
-        {name: altered(one, data={"n": 40}) for name, one in zhou2023.fig14.recipes("quick", 2).items()}
+        {name: with_fields(one, data={"n": 40}) for name, one in zhou2023.fig14.recipes("quick", 2).items()}
     )
     found = spectrum.draws(results)
     assert len(found) == 2

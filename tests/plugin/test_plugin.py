@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unlazy.lab import bring_to_life, parse, read, read_run
+from unlazy.lab import instantiate, parse, read, read_run
 from unlazy.lab.origins import fingerprint, sources
 
 
@@ -79,10 +79,10 @@ def test_options_of_own_members_are_checked(package, call, tmp_path):
 def test_plain_arrays_and_functions_serve(package):
     table = {"times": [0.0, 0.5], "dtype": "float32", "probes": [f"{package}.parts:largest"]}
     recipe = parse({**table, "data": f"{package}.parts:arrays", "network": {"kind": "additive", "width": 3}})
-    made = bring_to_life(recipe)
+    made = instantiate(recipe)
     assert made.data[0].x.shape == (8, 3)
     assert set(made.probes) == {"largest"}
-    twice = [bring_to_life(read_mine()).networks[0].activation for _ in range(2)]
+    twice = [instantiate(read_mine()).networks[0].activation for _ in range(2)]
     assert twice[0] == twice[1], "one spelling must compile once"
 
 

@@ -13,7 +13,7 @@ from unlazy.activations import Linear, Relu, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import Squared
-from unlazy.networks import Constant, Given, MeanFieldStack, Normal, TwoLayer, altered
+from unlazy.networks import Constant, Given, MeanFieldStack, Normal, TwoLayer, with_fields
 from unlazy.probes import (
     BackwardSignals,
     Channels,
@@ -135,7 +135,7 @@ def test_histograms_count_neurons():
     entries = np.clip(np.asarray(STACK.blocks[0].a).ravel(), -1, 1)
     close(seen["density"], np.histogram(entries, 10, (-1, 1), density=True)[0], rel=1e-12)
     close(seen["edges"], np.linspace(-1, 1, 11), abs=1e-15)
-    moved = altered(STACK, blocks=(altered(STACK.blocks[0], a=5 + STACK.blocks[0].a), *STACK.blocks[1:]))
+    moved = with_fields(STACK, blocks=(with_fields(STACK.blocks[0], a=5 + STACK.blocks[0].a), *STACK.blocks[1:]))
     later = look(ParameterHistogram(block=1, bins=10), moved, STACK)  # all beyond the last edge
     close(np.sum(later["density"]) * (later["edges"][1] - later["edges"][0]), 1.0, rel=1e-12)
     assert np.argmax(later["density"]) == 9
@@ -158,7 +158,7 @@ def test_probes_see_the_same_in_all_coordinates():
     )
     for network in (STACK, infinite):
         runs = [Descent(rate=0.5, coordinates=c)(network, DATA, [0.0, 2.0], probes) for c in ("weights", "gram")]
-        for here, there in zip(jax.tree.leaves(runs[0].seen), jax.tree.leaves(runs[1].seen), strict=True):
+        for here, there in zip(jax.tree.leaves(runs[0].observed), jax.tree.leaves(runs[1].observed), strict=True):
             close(here, there, rel=1e-6, abs=1e-8)
 
 

@@ -10,7 +10,7 @@ from unlazy._errors import UserError
 from unlazy.activations import Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.losses import Squared
-from unlazy.networks import ConvNet, TwoLayer, altered, mean_field
+from unlazy.networks import ConvNet, TwoLayer, mean_field, with_fields
 from unlazy.probes import (
     Alignment,
     Condensation,
@@ -43,7 +43,7 @@ def gathered(sizes=(5, 4, 3), spread=0.02, signs=True):
 def layer(vectors, activation="tanh", outputs=None):
     width = len(vectors)
     net = TwoLayer(width, DIM, outputs, activation=activation, scaling=mean_field, key=jax.random.key(0))
-    return altered(net, w=jnp.asarray(vectors))
+    return with_fields(net, w=jnp.asarray(vectors))
 
 
 def look(probe, net):
@@ -151,7 +151,7 @@ def test_equal_neurons_are_reduced_without_a_change(activation):
     sense = np.array([1, -1, 1, 1, -1, 1.0])
     vectors = sense[:, None] * AXES[[0, 0, 0, 1, 1, 1]]
     net = layer(vectors, activation)
-    net = altered(net, a=jnp.asarray(rng.normal(size=6)))
+    net = with_fields(net, a=jnp.asarray(rng.normal(size=6)))
     reduced = reduce(net, "hidden", DATA)
     assert reduced.neurons == (2 if activation == Tanh() else 4)
     assert reduced.change < 1e-12
@@ -173,7 +173,7 @@ def test_a_condensed_convolution_is_reduced_to_third_order():
         length = jnp.asarray([1.0, -0.5, 0.7, 0.3, -1.2, 0.9])
         kernels = size * length[:, None, None, None] * jnp.asarray(AXES[0]).reshape(1, 1, 3, 3)
         read = (places * length[None]).ravel()
-        net = altered(net, kernels=(kernels,), biases=(0 * net.biases[0],), readout=read)
+        net = with_fields(net, kernels=(kernels,), biases=(0 * net.biases[0],), readout=read)
         images = Dataset(jax.random.normal(jax.random.key(1), (8, 1, 5, 5)), jnp.zeros(8))
         reduced = reduce(net, "conv1", images)
         assert reduced.neurons == 1

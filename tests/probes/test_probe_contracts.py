@@ -80,7 +80,7 @@ def test_probes_are_found():
 def test_inside_a_flow_is_by_hand(kind, index):
     """Every probe at once: the runs and compilations are shared."""
     for coordinates, run in watched(kind, index).items():
-        assert {"train-loss", "kernel", "weight-movement", "mine"} <= set(run.seen)
+        assert {"train-loss", "kernel", "weight-movement", "mine"} <= set(run.observed)
         inside_is_by_hand(run, f"{kind}-{index} in {coordinates}")
         results_are_finite_floats(run, f"{kind}-{index} in {coordinates}")
 
@@ -90,8 +90,8 @@ def test_coordinates_do_not_matter(kind, index):
     runs = watched(kind, index)
     if "gram" in runs:
         weights, gram = runs["weights"], runs["gram"]
-        assert set(weights.seen) == set(gram.seen)
-        for here, there in zip(jax.tree.leaves(gram.seen), jax.tree.leaves(weights.seen), strict=True):
+        assert set(weights.observed) == set(gram.observed)
+        for here, there in zip(jax.tree.leaves(gram.observed), jax.tree.leaves(weights.observed), strict=True):
             close(here, there, rel=1e-6, abs=1e-7)
 
 

@@ -11,7 +11,7 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import TangentModel, TwoLayer, altered
+from unlazy.networks import TangentModel, TwoLayer, with_fields
 from unlazy.probes import (
     ActiveShare,
     DecayRate,
@@ -56,12 +56,12 @@ def theta(w, x=X):
 @pytest.fixture(scope="module")
 def start():
     network = TwoLayer(M, D, key=jax.random.key(0))
-    return altered(network, w=jnp.asarray(W0), a=jnp.asarray(A))
+    return with_fields(network, w=jnp.asarray(W0), a=jnp.asarray(A))
 
 
 @pytest.fixture(scope="module")
 def now(start):
-    return altered(start, w=jnp.asarray(W1))
+    return with_fields(start, w=jnp.asarray(W1))
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_active_interval_is_open(start, data):
     w = np.zeros((M, D))
     w[:, 0] = [0.0, 0.0, 0.5, 0.5, 1.0, 2.0, 2.0, 3.0]
     one = Dataset(jnp.asarray([[np.sqrt(D), 0.0, 0.0]]), jnp.ones(1))
-    network = altered(start, w=jnp.asarray(w))
+    network = with_fields(start, w=jnp.asarray(w))
     h = network.features(one.x)[1][0]
     ends = float(h[0]), float(h[5])
     close(look(ActiveShare(*ends), network, start, one)["hidden"], 3 / 8)
@@ -146,8 +146,8 @@ def test_the_decay_rate_is_what_a_short_step_does(data):
     several = Dataset(jnp.asarray(X), y, weight=weight)
     step = 1e-6
     run = Descent(rate=step)(network, several, [0.0, step], [TrainLoss(), DecayRate()])
-    before, after = run.seen["train-loss"]
-    close(run.seen["decay-rate"][0], np.log(before / after) / step, rel=1e-5)
+    before, after = run.observed["train-loss"]
+    close(run.observed["decay-rate"][0], np.log(before / after) / step, rel=1e-5)
 
 
 def test_no_loss_has_no_rate(now, start, data):
@@ -185,7 +185,7 @@ def test_alignment_is_one_for_a_kernel_of_the_targets(start, data):
     x = np.zeros((N, D))
     x[:, 0] = Y
     aligned = Dataset(jnp.asarray(x), jnp.asarray(Y))
-    network = altered(start, w=jnp.zeros((M, D)))
+    network = with_fields(start, w=jnp.zeros((M, D)))
     close(look(KernelMatrix(), network, start, aligned), np.outer(Y, Y) / D, rel=1e-12)
     seen = look(Kernel(), network, start, aligned)
     close(seen["alignment"], 1.0)

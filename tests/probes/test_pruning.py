@@ -9,7 +9,7 @@ from close import close
 from unlazy._errors import UserError
 from unlazy.activations import Relu
 from unlazy.data import Dataset
-from unlazy.flows import AtEnd, Descent
+from unlazy.flows import Descent, OnlyAtEnd
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import Layout, TwoLayer, Zipf, asymmetrical, nested_sums
 from unlazy.probes import Importance, Observation, Pruning, TrainLoss, Transfer
@@ -159,9 +159,9 @@ def test_numbers_of_features_of_one_size_are_trained_together():
 
 def test_a_probe_at_the_end_looks_once(problem):
     network, data = problem
-    run = Descent(rate=0.1)(network, data, [0.0, 0.1, 0.2], {"loss": TrainLoss(), "pruning": AtEnd(Pruning())})
-    assert run.seen["loss"].shape == (3,)
-    curve = run.seen["pruning"]["hidden"]["train_risk"]
+    run = Descent(rate=0.1)(network, data, [0.0, 0.1, 0.2], {"loss": TrainLoss(), "pruning": OnlyAtEnd(Pruning())})
+    assert run.observed["loss"].shape == (3,)
+    curve = run.observed["pruning"]["hidden"]["train_risk"]
     assert curve.shape == (M + 1,)
-    close(curve[0], run.seen["loss"][-1], rel=1e-9)
+    close(curve[0], run.observed["loss"][-1], rel=1e-9)
     close(curve, Pruning().of(run.final, run.start, data, Squared())["hidden"]["train_risk"], rel=1e-9)

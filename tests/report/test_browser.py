@@ -301,7 +301,7 @@ def test_the_watch_page_follows_runs(browser, tmp_path):
             "told": 1.0,
             "times": [0.0, 1.0],
         }
-        whole = Note(name=HOSTILE, share=share, first_share=0.0, seen=seen, **given)
+        whole = Note(name=HOSTILE, share=share, first_share=0.0, observed=seen, **given)
         (tmp_path / "x-000000000000.live.json").write_bytes(msgspec.json.encode(whole))
 
     note(0.25)

@@ -19,7 +19,7 @@ HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}
 
 def note(folder, name="on its way", **changes):
     given = {"seeds": 2, "end": 10.0, "clock": 5.0, "share": 0.5, "first_share": 0.0, "times": [0.0, 5.0]}
-    given |= {"begun": 100.0, "told": 130.0, "seen": {"train-loss": [1.0, 0.25]}} | changes
+    given |= {"begun": 100.0, "told": 130.0, "observed": {"train-loss": [1.0, 0.25]}} | changes
     path = folder / f"x-{abs(hash(name)) % 10**12:012d}.live.json"
     path.write_bytes(msgspec.json.encode(Note(name=name, digest=path.name[2:14], **given)))
     return path
@@ -70,7 +70,11 @@ def test_jobs_are_what_files_say(tmp_path):
 
 
 def test_a_curve_fills_its_box(tmp_path):
-    note(tmp_path, times=[0.0, 1.0, 4.0], seen={"a": [1.0, 3.0, 2.0], "b": [None, 1.0, None], "train-loss": [5.0, 5.0]})
+    note(
+        tmp_path,
+        times=[0.0, 1.0, 4.0],
+        observed={"a": [1.0, 3.0, 2.0], "b": [None, 1.0, None], "train-loss": [5.0, 5.0]},
+    )
     loss, a, b = jobs(tmp_path)[0].curves
     assert a.path == f"M0.0 {HIGH:.1f}L{WIDE / 4:.1f} 0.0L{WIDE:.1f} {HIGH / 2:.1f}"
     assert (b.path, b.last, b.span) == ("", None, None)
@@ -80,7 +84,7 @@ def test_a_curve_fills_its_box(tmp_path):
 
 def test_json_has_all_curves_as_numbers_and_files_in_full(tmp_path):
     seen = {f"p{index}": [float(index), None, 2.0] for index in range(6)}
-    path = note(tmp_path, times=[0.0, 1.0, 4.0, 9.0], seen=seen)
+    path = note(tmp_path, times=[0.0, 1.0, 4.0, 9.0], observed=seen)
     (job,) = plain(jobs(tmp_path))
     assert job["file"] == path.name
     assert [curve["name"] for curve in job["curves"]] == sorted(seen)

@@ -16,15 +16,15 @@ from unlazy.activations import LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, TwoLayer, Uniform, altered, divide
+from unlazy.networks import Constant, MeanFieldStack, Normal, TwoLayer, Uniform, split_trained, with_fields
+from unlazy.papers.aiad2026 import theorems as aiad
+from unlazy.papers.aiad2026.theorems._problems import few_points, fitted, odd_channels, one_spike, two_spikes
+from unlazy.papers.aiad2026.theorems._setting import feature_kernel, integrated
+from unlazy.papers.aiad2026.theorems.limit_point import loss_speed
+from unlazy.papers.aiad2026.theorems.one_spike import closed_under_flips, mixing, symmetry_chance
+from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.probes import ChannelDrive, TrainedNeurons, TrainLoss
 from unlazy.theory import Verdict
-from unlazy.theory import aiad2026 as aiad
-from unlazy.theory.aiad2026._problems import few_points, fitted, odd_channels, one_spike, two_spikes
-from unlazy.theory.aiad2026._setting import feature_kernel, integrated
-from unlazy.theory.aiad2026.limit_point import loss_speed
-from unlazy.theory.aiad2026.one_spike import closed_under_flips, mixing, symmetry_chance
-from unlazy.theory.chen2022.decay import slope_floor
 from unlazy.theory.coupling import distance
 
 
@@ -68,7 +68,7 @@ def test_the_run_with_an_infinite_first_block_is_equations_2_and_3_by_scipy():
         return np.concatenate([(d[:, None] * signal / 3).ravel(), -np.tanh(h).T @ d / 3])
 
     end = integrate.solve_ivp(ode, (0, 4), np.concatenate([np.zeros(6), w0]), rtol=1e-10, atol=1e-12).y[:, -1]
-    close(run.seen["channel-drive"]["channels"][-1], start - kernel @ end[:6].reshape(3, 2), rel=1e-7, abs=1e-8)
+    close(run.observed["channel-drive"]["channels"][-1], start - kernel @ end[:6].reshape(3, 2), rel=1e-7, abs=1e-8)
     found = aiad.KernelBumps().check(run)
     assert found.verdict is Verdict.HOLDS
     assert found.numbers["largest difference"] < 1e-9  # solver tolerance
@@ -88,7 +88,7 @@ def test_eq_16_sees_a_wrong_kernel():
     """The check can fail: with another network's features the same run does not fit."""
     run = dataclasses.replace(few_points(first=24))
     first, second = run.start.blocks
-    run.__dict__["start"] = altered(run.start, blocks=(altered(first, w=1.01 * first.w), second))
+    run.__dict__["start"] = with_fields(run.start, blocks=(with_fields(first, w=1.01 * first.w), second))
     assert aiad.KernelBumps().conclude(run).verdict is Verdict.FAILS
 
 
@@ -251,7 +251,7 @@ def test_assumptions_c_1_to_c_6_do_not_make_limits_global():
 
 def test_the_fall_of_the_loss_is_that_of_the_flow():
     run = fitted()
-    trained, frozen = divide(run.start)
+    trained, frozen = split_trained(run.start)
     speed = velocity(trained, frozen, run.data, Squared())
 
     def loss(leaves):
@@ -351,7 +351,7 @@ def test_lemma_d_1_needs_the_slope_of_the_second_activation():
         features=(Constant(0.0), Constant(1.0)), amplitude=Constant(1.0), key=jax.random.key(0),
     )  # fmt: skip
     first, second = network.blocks
-    moved = altered(network, blocks=(altered(first, a=3.0 * first.a), second))  # Δw = 2
+    moved = with_fields(network, blocks=(with_fields(first, a=3.0 * first.a), second))  # Δw = 2
     x = jnp.zeros((1, 1))
     change = abs(float(moved.preactivations(x, 2)[0, 0] - network.preactivations(x, 2)[0, 0]))
     close(change, k * 2.0)  # |ΔH| = K |L| Δw: the lemma is sharp

@@ -16,10 +16,8 @@ from unlazy.activations import Erf, LeakyRelu, Linear, Relu, Softplus, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import Infinite, TwoLayer, Zipf, altered, asymmetrical, mean_field
-from unlazy.probes import Kernel, TrainLoss, WeightMovement
-from unlazy.theory import Verdict
-from unlazy.theory.caron2023 import (
+from unlazy.networks import Infinite, TwoLayer, Zipf, asymmetrical, mean_field, with_fields
+from unlazy.papers.caron2023.theorems import (
     EigenvalueBringsDecay,
     KernelMoves,
     KernelNearItsLimit,
@@ -39,10 +37,12 @@ from unlazy.theory.caron2023 import (
     printed_kernel_step,
     printed_width,
 )
-from unlazy.theory.caron2023 import first_step as steps
-from unlazy.theory.caron2023._draws import Mean, over_starts
-from unlazy.theory.caron2023._problems import at_start, three_points
-from unlazy.theory.caron2023._setting import model, path
+from unlazy.papers.caron2023.theorems import first_step as steps
+from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
+from unlazy.papers.caron2023.theorems._problems import at_start, three_points
+from unlazy.papers.caron2023.theorems._setting import model, path
+from unlazy.probes import Kernel, TrainLoss, WeightMovement
+from unlazy.theory import Verdict
 
 SUM = Squared("sum")
 
@@ -56,9 +56,9 @@ def changed(run, **changes):
 
 
 def seen(run, name, key, values):
-    looks = dict(run.seen)
+    looks = dict(run.observed)
     looks[name] = values if key is None else {**looks[name], key: values}
-    return changed(run, seen=looks)
+    return changed(run, observed=looks)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,11 @@ def test_units_of_the_mean_without_the_half_are_those_of_the_sum(tanh):
     """The same flow on (1/n) Σ (f - y)², in a mean-field network: other times, other kernels, one and the same path."""
     start, data = tanh.start, tanh.data
     field = TwoLayer(512, 4, scaling=mean_field, key=jax.random.key(0))
-    field = altered(field, w=start.w, a=start.a)
+    field = with_fields(field, w=start.w, a=start.a)
     scaled = Dataset(data.x, data.y / math.sqrt(512))  # f of the mean field is √m times as small
     probes = [TrainLoss(), Kernel(), WeightMovement()]
     run = Descent(loss=Squared("mean", half=False), rate=0.015)(field, scaled, [0.0, 1.5], probes)
-    same = altered(start, s=jnp.full(512, 512**-0.5), scaling=asymmetrical(1.0, Zipf(0.5)))
+    same = with_fields(start, s=jnp.full(512, 512**-0.5), scaling=asymmetrical(1.0, Zipf(0.5)))
     twin = Descent(loss=SUM, rate=0.01)(same, data, [0.0, 1.0], probes)
     here, there = path(run), path(twin)
     assert here.model.unit == pytest.approx(1.0)
@@ -99,13 +99,13 @@ def test_units_of_the_mean_without_the_half_are_those_of_the_sum(tanh):
 def test_rates_are_in_units_of_the_run(relu):
     """Doubled kernels and halved times are the same run with read-outs √2 and targets √2 times as large."""
     finding = EigenvalueBringsDecay().check(relu)
-    louder = altered(relu.start, a=math.sqrt(2) * relu.start.a)
-    final = altered(relu.final, a=math.sqrt(2) * relu.final.a)
-    kernel = relu.seen["kernel"]
+    louder = with_fields(relu.start, a=math.sqrt(2) * relu.start.a)
+    final = with_fields(relu.final, a=math.sqrt(2) * relu.final.a)
+    kernel = relu.observed["kernel"]
     doubled = {**kernel, "smallest": 2 * kernel["smallest"], "drift_operator": 2 * kernel["drift_operator"]}
-    looks = {**relu.seen, "kernel": doubled, "train-loss": 2 * relu.seen["train-loss"]}
+    looks = {**relu.observed, "kernel": doubled, "train-loss": 2 * relu.observed["train-loss"]}
     data = Dataset(relu.data.x, math.sqrt(2) * relu.data.y)
-    other = changed(relu, start=louder, final=final, seen=looks, data=data, times=relu.times / 2)
+    other = changed(relu, start=louder, final=final, observed=looks, data=data, times=relu.times / 2)
     again = EigenvalueBringsDecay().check(other)
     assert again.verdict is finding.verdict is Verdict.HOLDS
     assert again.numbers == pytest.approx(finding.numbers, rel=1e-9)
@@ -115,9 +115,9 @@ def test_rates_are_in_units_of_the_run(relu):
 
 
 def test_lemma_d_1_can_fail(relu):
-    slower = seen(relu, "train-loss", None, relu.seen["train-loss"][:1].repeat(4))
+    slower = seen(relu, "train-loss", None, relu.observed["train-loss"][:1].repeat(4))
     assert EigenvalueBringsDecay().check(slower).verdict is Verdict.FAILS
-    farther = seen(relu, "weight-movement", "hidden", 10 + relu.seen["weight-movement"]["hidden"])
+    farther = seen(relu, "weight-movement", "hidden", 10 + relu.observed["weight-movement"]["hidden"])
     finding = EigenvalueBringsDecay().check(farther)
     assert finding.verdict is Verdict.FAILS
     assert finding.margin < 1
@@ -143,7 +143,7 @@ def test_kernels_that_change_without_weights_are_failures(theorem, tanh):
     """A final network with other slopes where weights have not moved."""
     run = tanh if isinstance(theorem, SmoothKernelStays) else three_points(Relu(), near=1e-6)
     other = Softplus() if isinstance(theorem, SmoothKernelStays) else LeakyRelu(0.5)
-    finding = theorem.check(changed(run, final=altered(run.start, activation=other)))
+    finding = theorem.check(changed(run, final=with_fields(run.start, activation=other)))
     assert finding.verdict is Verdict.FAILS
     assert finding.margin < 1
 
@@ -153,7 +153,7 @@ def test_lemma_d_4_holds_wherever_weights_go(tanh):
     rng = np.random.default_rng(0)
     for size in np.geomspace(1e-3, 1, 20):
         w = tanh.start.w + size * jnp.asarray(rng.normal(size=tanh.start.w.shape))
-        finding = SmoothKernelStays().check(changed(tanh, final=altered(tanh.start, w=w)))
+        finding = SmoothKernelStays().check(changed(tanh, final=with_fields(tanh.start, w=w)))
         assert finding.verdict in (Verdict.HOLDS, Verdict.VACUOUS)
         assert finding.margin >= 1
         assert finding.numbers["eig_min"] >= finding.numbers["eig_min guaranteed"]
@@ -175,8 +175,10 @@ def test_lemma_d_2_holds_for_the_worst_weights_in_reach():
             near = (np.abs(h[:, i]) < 0.5 * reach * norms[i]) & (np.linalg.norm(moved - w, axis=1) == 0)
             moved[near] -= np.outer(2 * h[near, i] / norms[i] ** 2, x[i])
         assert np.all(np.linalg.norm(moved - w, axis=1) <= reach * (1 + 1e-9))
-        start = altered(run.start, w=jnp.asarray(w))
-        finding = ReluKernelStays(delta).check(changed(run, start=start, final=altered(start, w=jnp.asarray(moved))))
+        start = with_fields(run.start, w=jnp.asarray(w))
+        finding = ReluKernelStays(delta).check(
+            changed(run, start=start, final=with_fields(start, w=jnp.asarray(moved)))
+        )
         failures += finding.verdict is Verdict.FAILS
         sure = finding.numbers["bound by the gates in reach"]
         assert finding.numbers["change of the symmetric part"] + finding.numbers["change of the rest"] <= 2 * sure
@@ -189,10 +191,10 @@ def test_lemma_d_2_holds_for_the_worst_weights_in_reach():
 @pytest.mark.parametrize(("theorem", "run"), [(ReluPathSuffices(), 1e-9), (SmoothPathSuffices(), 0.01)], ids=str)
 def test_lemmas_d_3_and_d_5_can_fail(theorem, run):
     run = three_points(Relu() if isinstance(theorem, ReluPathSuffices) else Tanh(), near=run)
-    kernel = run.seen["kernel"]
+    kernel = run.observed["kernel"]
     low = seen(run, "kernel", "smallest", kernel["smallest"] / 50)
-    far = seen(run, "weight-movement", "hidden", run.seen["weight-movement"]["hidden"] * 50)
-    slow = seen(run, "train-loss", None, run.seen["train-loss"][:1].repeat(4))
+    far = seen(run, "weight-movement", "hidden", run.observed["weight-movement"]["hidden"] * 50)
+    slow = seen(run, "train-loss", None, run.observed["train-loss"][:1].repeat(4))
     apart = seen(run, "kernel", "drift_operator", kernel["drift_operator"] + 1.0)
     for broken, name in ((low, "a"), (slow, "b"), (far, "c"), (apart, "d")):
         finding = theorem.check(broken)
@@ -217,7 +219,7 @@ def test_margins_along_a_run_of_any_width(relu, tanh):
         assert found.width > 1e8
         assert found.smallest.shape == found.loss.shape == run.times.shape
         assert min(found.least().values()) > 1  # narrow, and yet (a)-(d) are kept
-    bad = seen(relu, "kernel", "smallest", relu.seen["kernel"]["smallest"] * 0)
+    bad = seen(relu, "kernel", "smallest", relu.observed["kernel"]["smallest"] * 0)
     assert monitor(bad).least()["a"] == 0
 
 
@@ -227,24 +229,24 @@ def test_runs_without_margins_are_told_why(relu):
     with pytest.raises(UserError, match="Not met: squared loss"):
         monitor(changed(relu, loss=CrossEntropy()))
     with pytest.raises(UserError, match="seen from t = 0 on: add probes"):
-        monitor(changed(relu, probes={}, seen={}))
+        monitor(changed(relu, probes={}, observed={}))
 
 
 def test_theorems_are_silent_where_the_paper_is(relu, tanh):
     long = changed(relu, data=Dataset(3 * relu.data.x, relu.data.y))
     assert unmet(ReluConverges().check(long)) == ["inputs with 0 < |x| <= 1"]
     assert "ReLU" in unmet(ReluConverges().check(tanh))
-    steep = changed(tanh, start=altered(tanh.start, activation=Erf()))
+    steep = changed(tanh, start=with_fields(tanh.start, activation=Erf()))
     assert unmet(SmoothConverges().check(steep)) == ["|σ'| <= 1"]
-    straight = changed(tanh, start=altered(tanh.start, activation=Linear()))
+    straight = changed(tanh, start=with_fields(tanh.start, activation=Linear()))
     assert unmet(SmoothConverges().check(straight)) == ["σ'' bounded and not 0 everywhere, so that σ is no polynomial"]
-    leaky = changed(relu, start=altered(relu.start, activation=LeakyRelu(0.5)))
+    leaky = changed(relu, start=with_fields(relu.start, activation=LeakyRelu(0.5)))
     assert unmet(MeanKernelPositive().check(leaky))  # printed among those that satisfy Assumption 2.2
-    shrunk = changed(relu, start=altered(relu.start, w=relu.start.w / 2))
+    shrunk = changed(relu, start=with_fields(relu.start, w=relu.start.w / 2))
     assert unmet(StartConcentrates().check(shrunk)) == ["weights of variance 1 at the start"]
     mean = Descent(loss=SUM, rate=0.01)(relu.start, relu.data, [0.0, 1.0], list(relu.probes.values()))
     assert "gradient flow, followed with error control" in unmet(EigenvalueBringsDecay().check(mean))
-    other = changed(relu, start=altered(relu.start, s=relu.start.s[::-1]))
+    other = changed(relu, start=with_fields(relu.start, s=relu.start.s[::-1]))
     assert "node scales of eq. 1" in unmet(NodeSums().check(other))
 
 
@@ -274,14 +276,14 @@ def test_prop_c_1_holds_as_often_as_it_says(relu):
 
 def test_prop_c_1_can_fail():
     run = at_start(Relu())
-    stuck = altered(run.start, w=-jnp.abs(run.start.w) * jnp.sign(run.data.x[0])[None, :])
+    stuck = with_fields(run.start, w=-jnp.abs(run.start.w) * jnp.sign(run.data.x[0])[None, :])
     finding = StartConcentrates().check(changed(run, start=stuck))
     assert finding.verdict is Verdict.FAILS  # variances are 1, but every gate of the first input is closed
 
 
 def test_eq_12_sees_a_wrong_law():
     run = at_start(Relu())
-    uneven = altered(run.start, scaling=asymmetrical(0.4, Zipf(0.5)))
+    uneven = with_fields(run.start, scaling=asymmetrical(0.4, Zipf(0.5)))
     assert unmet(KernelVaries().check(changed(run, start=uneven))) == ["node scales of eq. 1"]
     finding = KernelVaries(draws=2).check(at_start(Relu()))
     assert finding.verdict is Verdict.VACUOUS or finding.margin >= 1
@@ -291,7 +293,7 @@ def test_eq_12_sees_a_wrong_law():
 
 def test_prop_3_3_sees_a_network_that_is_not_near_its_limit():
     run = at_start(Relu())
-    stuck = altered(run.start, w=jnp.abs(run.start.w))
+    stuck = with_fields(run.start, w=jnp.abs(run.start.w))
     assert KernelNearItsLimit().check(changed(run, start=stuck)).verdict is Verdict.FAILS
 
 

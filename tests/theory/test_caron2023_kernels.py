@@ -12,8 +12,8 @@ from scipy.special import zeta
 from close import close
 from unlazy._errors import UserError
 from unlazy.activations import Cubic, Erf, LeakyRelu, Linear, Relu, Sigmoid, Softplus, Tanh
-from unlazy.networks import FirstNodes, GivenNodes, TwoLayer, Zipf, altered, asymmetrical, mean_field, ntk
-from unlazy.theory.caron2023 import (
+from unlazy.networks import FirstNodes, GivenNodes, TwoLayer, Zipf, asymmetrical, mean_field, ntk, with_fields
+from unlazy.papers.caron2023.theorems import (
     distance_to_limit,
     first_kernel_step,
     first_weight_step,
@@ -26,7 +26,7 @@ from unlazy.theory.caron2023 import (
     printed_width,
     smallest_mean_eigenvalue,
 )
-from unlazy.theory.caron2023.constants import Guarantee, curvature, start_moment
+from unlazy.papers.caron2023.theorems.constants import Guarantee, curvature, start_moment
 
 rng = np.random.default_rng(0)
 N, D = 3, 4
@@ -288,5 +288,5 @@ def test_one_output_of_several_is_cut_out_of_the_whole():
     whole = several.tangent_kernel(x, x)
     for output in range(3):
         close(several.output_kernel(x, x, output), whole[:, output, :, output], rel=1e-12)
-        alone = altered(several, a=several.a[:, output])
+        alone = with_fields(several, a=several.a[:, output])
         close(parts(alone, x).symmetric + parts(alone, x).rest, whole[:, output, :, output], rel=1e-9, abs=1e-13)

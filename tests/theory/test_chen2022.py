@@ -21,10 +21,8 @@ from unlazy.activations import Cubic, Custom, LeakyRelu, Linear, Relu, Sigmoid, 
 from unlazy.data import Dataset, random_labels
 from unlazy.flows import Descent
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import RandomLayers, Scaling, TangentModel, TwoLayer, altered, ntk
-from unlazy.probes import ActiveShare, TrainLoss
-from unlazy.theory import Verdict
-from unlazy.theory.chen2022 import (
+from unlazy.networks import RandomLayers, Scaling, TangentModel, TwoLayer, ntk, with_fields
+from unlazy.papers.chen2022.theorems import (
     ActiveNeuronsStay,
     EmbeddingConcentrates,
     FeaturesMustMove,
@@ -36,7 +34,9 @@ from unlazy.theory.chen2022 import (
     ThreeLayers,
     printed_kappa,
 )
-from unlazy.theory.chen2022.decay import slope_floor
+from unlazy.papers.chen2022.theorems.decay import slope_floor
+from unlazy.probes import ActiveShare, TrainLoss
+from unlazy.theory import Verdict
 
 SUM = Squared("sum")
 AXES = jnp.eye(4, 8)
@@ -67,7 +67,7 @@ def imagined(example):
         probes = {} if probes is None else {kebab(type(one).__name__): one for one in probes}
         looks = [{name: probe.of(now, start, data, loss) for name, probe in probes.items()} for now in networks]
         seen = jax.tree.map(lambda *values: np.stack(values), *looks) if probes else {}
-        run = dataclasses.replace(example, data=data, loss=loss, times=np.asarray(times), probes=probes, seen=seen)
+        run = dataclasses.replace(example, data=data, loss=loss, times=np.asarray(times), probes=probes, observed=seen)
         vars(run).update(start=start, final=networks[-1])
         return run
 
@@ -82,7 +82,7 @@ def with_ends(run, **changes):
 
 
 def seen(run, name, change):
-    return with_ends(run, seen=run.seen | {name: jax.tree.map(change, run.seen[name])})
+    return with_ends(run, observed=run.observed | {name: jax.tree.map(change, run.observed[name])})
 
 
 def needs(theorem, start, data):
@@ -139,7 +139,7 @@ def test_the_rate_of_a_linear_network_is_exact(imagined):
 
     def at(time):
         change = residual * np.expm1(-(c**2) * size**2 / 8 * time) @ np.asarray(AXES)
-        return altered(start, w=start.w + jnp.asarray(np.outer(start.a, change) / c**2 * np.sqrt(8) / size))
+        return with_fields(start, w=start.w + jnp.asarray(np.outer(start.a, change) / c**2 * np.sqrt(8) / size))
 
     probes = needs(SlopesBoundedBelow(), start, data) + needs(LossFalls(), start, data)
     run = imagined([at(time) for time in times], data, times, probes=probes)
@@ -183,7 +183,7 @@ def test_lemma_1_as_printed_is_violated(imagined):
     data = Dataset(0.01 * math.sqrt(8) * AXES[:1], jnp.array([0.3]))
     start = TwoLayer(64, 8, activation=Linear(), key=jax.random.key(0))
     miss = float((data.y - start(data.x))[0])
-    final = altered(start, w=start.w + jnp.outer(start.a, miss / 0.01 * AXES[0]))
+    final = with_fields(start, w=start.w + jnp.outer(start.a, miss / 0.01 * AXES[0]))
     close(final(data.x), data.y, rel=1e-12)
     run = imagined([start, final], data, [0.0, 1e5], probes=[TrainLoss(), ActiveShare(-0.1, 0.1)])
     finding = ActiveNeuronsStay((-0.1, 0.1)).check(run)
@@ -218,7 +218,7 @@ def test_lemma_1_says_which_c_would_keep_the_neurons(imagined, data):
 
 
 def moved(network):
-    return altered(network, w=network.w + 0.3 * jnp.sin(7 * network.w))
+    return with_fields(network, w=network.w + 0.3 * jnp.sin(7 * network.w))
 
 
 @pytest.mark.parametrize(("loss", "speed"), [(Squared("mean"), 1 / 4), (Squared("sum", half=False), 2.0)], ids=str)
@@ -258,7 +258,7 @@ def test_single_precision_is_enough_to_speak(example):
     rough = dataclasses.replace(
         example,
         data=example.data.astype("float32"),
-        seen=jax.tree.map(lambda values: values.astype("float32"), example.seen),
+        observed=jax.tree.map(lambda values: values.astype("float32"), example.observed),
         stats=example.stats | {"error": 1e-5},
     )
     vars(rough).update(start=single(example.start), final=single(example.final))
@@ -311,7 +311,7 @@ def test_what_is_no_flow_of_the_papers_model(imagined, example, data):
     assert "after t = 0" in silent(FixedEmbedding(), imagined([start], data, [0.0]))
     zero = Dataset(data.x, 0 * data.y)
     assert "not all 0" in silent(FixedEmbedding(), imagined([start, start], zero, [0.0, 1.0]))
-    large = altered(start, w=2 * start.w)
+    large = with_fields(start, w=2 * start.w)
     assert "weights of variance 1" in silent(FixedEmbedding(), imagined([large, large], data, [0.0, 1.0]))
 
 
@@ -386,7 +386,7 @@ def test_corollary_1_as_printed_asks_for_too_little(imagined):
     """Linearly independent inputs, but |f| < ĉ = 1 for tanh, whatever the weights: a target of 2 leaves a loss of ½."""
     data = Dataset(AXES[:1], jnp.array([2.0]))
     start = TwoLayer(64, 8, key=jax.random.key(0))
-    best = altered(start, w=1e3 * jnp.outer(start.a, AXES[0]))
+    best = with_fields(start, w=1e3 * jnp.outer(start.a, AXES[0]))
     run = imagined([start, best], data, [0.0, 1e4], probes=[TrainLoss()])
-    close(run.seen["train-loss"][-1], 0.5, rel=1e-6)
+    close(run.observed["train-loss"][-1], 0.5, rel=1e-6)
     assert "read-outs ĉ (found 1, needed" in silent(ShallowIndependentInputs(), run)

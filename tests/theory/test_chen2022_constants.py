@@ -12,7 +12,7 @@ from close import close
 from unlazy._errors import UserError
 from unlazy.activations import Custom, Erf, LeakyRelu, Linear, Relu, Sigmoid, Softplus, Tanh
 from unlazy.networks import Identity, Infinite, Quadratic, RandomLayers, TwoLayer
-from unlazy.theory.chen2022 import (
+from unlazy.papers.chen2022.theorems import (
     best_interval,
     concentration,
     concentration_bound,

@@ -99,7 +99,7 @@ def test_runs_without_neurons_cannot_be_compared():
     with pytest.raises(UserError, match="TrainedNeurons"):
         distance(run, run)
     seen = Descent(rate=0.5)(stack(8), DATA, [0.0, 0.5], [TrainedNeurons()])
-    rows = seen.seen["trained-neurons"]
+    rows = seen.observed["trained-neurons"]
     assert movement(seen) == max(float(np.abs(part[1] - part[0]).max()) for part in rows.values()) > 0
 
 
@@ -123,7 +123,7 @@ def test_the_distance_is_the_largest_difference():
     reference, run = (Descent(rate=0.5)(one, DATA, TIMES, probes) for one in (wide, wide.narrowed((4, 4), 2)))
     differences = [
         np.abs(np.asarray(a) - np.asarray(b)[:, 2:6]).max()
-        for a, b in zip(run.seen["neurons"].values(), reference.seen["neurons"].values(), strict=True)
+        for a, b in zip(run.observed["neurons"].values(), reference.observed["neurons"].values(), strict=True)
     ]
     assert distance(run, reference, 2) == max(differences) > 0
     at_start = Descent(rate=0.5)(wide.narrowed((4, 4), 2), DATA, [0.0], probes)

@@ -12,11 +12,11 @@ from close import close
 from unlazy.data import Dataset, radial_cdf, spherical
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, divide, sphere_mean
+from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, sphere_mean, split_trained
+from unlazy.papers.ren2023 import theorems as ren
 from unlazy.probes import FirstLayer, LossDecomposition, SecondLayer, TrainLoss
 from unlazy.probes.radial import slope
 from unlazy.theory import Verdict
-from unlazy.theory import ren2023 as ren
 
 D = 4
 KEY = jax.random.key(11)
@@ -36,7 +36,7 @@ def data():
 
 def moving(network, data, look):
     """How fast something that can be seen of the network changes along the flow, by autodiff."""
-    trained, frozen = divide(network)
+    trained, frozen = split_trained(network)
     speed = velocity(trained, frozen, data, Squared())
     return jax.jvp(lambda leaves: look(eqx.combine(leaves, frozen)), (trained,), (speed,))[1]
 
@@ -127,7 +127,7 @@ def test_the_printed_factor_of_appendix_b_4_doubles_the_speed():
     inside = np.maximum(x @ v, 0)
     pull = np.mean(signal[:, None] * (inside[:, None] * v / length + length * (x @ v > 0)[:, None] * x), axis=0)
     projection = pull @ v / length
-    radius = float(velocity(*divide(infinite), data, Squared()).blocks[0].radius)
+    radius = float(velocity(*split_trained(infinite), data, Squared()).blocks[0].radius)
     assert projection == pytest.approx(radius, rel=0.05)  # 60,000 samples
     assert np.linalg.norm(pull) == pytest.approx(abs(projection), rel=0.05)  # not twice it
 
@@ -141,7 +141,7 @@ def test_lemma_c_7_bounds_the_bias():
     mean = float(jnp.mean(data.y))
     for bias, sign in ((0.4 * mean, 1), (2.5 * mean, -1)):
         network = learner(mean=-1e-6, spread=0.0, bias=bias)
-        speed = np.asarray(velocity(*divide(network), data, Squared()).blocks[1].b)
+        speed = np.asarray(velocity(*split_trained(network), data, Squared()).blocks[1].b)
         assert np.all(sign * speed > 0)
 
 
@@ -221,7 +221,7 @@ def test_lemma_d_18_fails_on_numbers_that_are_wrong(data):
     run = run_of(learner(), data, probes)
     theorem = ren.Conserved()
     assert theorem.check(run).verdict is Verdict.HOLDS
-    run.seen["first-layer"]["alpha"] = run.seen["first-layer"]["alpha"] * np.array([1.0, 1.01])
+    run.observed["first-layer"]["alpha"] = run.observed["first-layer"]["alpha"] * np.array([1.0, 1.01])
     assert theorem.check(run).verdict is Verdict.FAILS
     clipped = run_of(learner(clip=(0.01, 1.0, 1.0)), data, probes)
     assert theorem.check(clipped).verdict is Verdict.SILENT
@@ -233,7 +233,7 @@ def test_lemma_d_14_fails_on_a_spread_that_grows(data):
     network = learner(mean=-0.3, spread=0.05, bias=0.8)
     run = run_of(network, data, [SecondLayer(), FirstLayer()])
     assert ren.SpreadFalls().check(run).verdict is Verdict.HOLDS
-    run.seen["second-layer"]["neurons"][1] *= 1.5
+    run.observed["second-layer"]["neurons"][1] *= 1.5
     assert ren.SpreadFalls().check(run).verdict is Verdict.FAILS
 
 

@@ -13,10 +13,8 @@ from unlazy.activations import Relu, Sigmoid, Silu, Tanh, Xtanh
 from unlazy.data import Dataset
 from unlazy.flows import GradientFlow
 from unlazy.losses import CrossEntropy, SoftmaxSquared, Squared
-from unlazy.networks import ConvNet, altered, divide
-from unlazy.probes import Alignment
-from unlazy.theory import Verdict
-from unlazy.theory.zhou2023 import (
+from unlazy.networks import ConvNet, split_trained, with_fields
+from unlazy.papers.zhou2023.theorems import (
     KernelsCondense,
     LinearFlow,
     Linearisation,
@@ -29,7 +27,9 @@ from unlazy.theory.zhou2023 import (
     order,
     predict,
 )
-from unlazy.theory.zhou2023._setting import small_images
+from unlazy.papers.zhou2023.theorems._setting import small_images
+from unlazy.probes import Alignment
+from unlazy.theory import Verdict
 
 IMAGE, M, SIDE, N = (2, 5, 4), 3, 2, 6
 PLACES = 4 * 3
@@ -66,7 +66,7 @@ def printed_z(x, y, side):
 
 def by_autodiff(net, data, loss):
     """A and the constant of θ' = A θ + c at zero weights, channel by channel: (θ_W, θ_a) of channel 0 and of all."""
-    trained, frozen = divide(net)
+    trained, frozen = split_trained(net)
     leaves, tree = jax.tree.flatten(trained)
     sizes = np.cumsum([leaf.size for leaf in leaves])[:-1]
 
@@ -238,7 +238,7 @@ def test_training_does_what_was_predicted(data):
     time = prediction.time_of(0.999)
     probe = Alignment(prediction.linear.right[0], "conv1")
     run = GradientFlow(tolerance=1e-6)(net, data, [0.0, 0.99 * time, 1.01 * time], [probe])
-    seen = run.seen["alignment"]["conv1"]["median"]
+    seen = run.observed["alignment"]["conv1"]["median"]
     assert seen[1] < 0.999 < seen[2]
     w, _ = prediction.at(1.01 * time)
     close(run.final.layers()["conv1"].weights(), w, rel=1e-4, abs=1e-4 * np.abs(w).max())
@@ -250,7 +250,7 @@ def test_what_has_no_linear_part_is_refused(data):
         with pytest.raises(UserError, match="Only two layers"):
             predict(net, data)
     with pytest.raises(UserError, match="kink at 0"):
-        predict(altered(network(), activation=Relu()), data)
+        predict(with_fields(network(), activation=Relu()), data)
     with pytest.raises(UserError, match="multiplicity 2"):
         predict(network(activation=Xtanh()), data)
     with pytest.raises(UserError, match="flat = false"):

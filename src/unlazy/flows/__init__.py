@@ -2,9 +2,9 @@
 
 from unlazy._observation import Observe
 from unlazy.flows._base import Flow, Stepper
-from unlazy.flows._journey import Journey
+from unlazy.flows._driver import Driver
 from unlazy.flows._results import to_xarray
-from unlazy.flows._state import AtEnd, State, Status, Trajectory, gradient, velocity
+from unlazy.flows._state import OnlyAtEnd, State, Status, Trajectory, gradient, velocity
 from unlazy.flows.descent import Descent
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
@@ -15,17 +15,17 @@ from unlazy.flows.stabilised import Stabilised
 
 __all__ = [
     "Adam",
-    "AtEnd",
     "Constant",
     "Cosine",
     "Descent",
+    "Driver",
     "Exponential",
     "Flow",
     "GradientFlow",
-    "Journey",
     "Linearised",
     "Momentum",
     "Observe",
+    "OnlyAtEnd",
     "Optimiser",
     "Plain",
     "RungeKutta",

@@ -1,4 +1,4 @@
-"""What a flow is. A new one is a `Stepper`: it says how to `begin` and `advance`, and a `Journey` does the rest."""
+"""What a flow is. A new one is a `Stepper`: it says how to `begin` and `advance`, and a `Driver` does the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtyping import Array, Int
 from unlazy._inputs import as_key
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows._journey import Journey, Probes
+from unlazy.flows._driver import Driver, Probes
 from unlazy.flows._progress import Progress
 from unlazy.flows._state import State, Trajectory
 from unlazy.losses import Loss
@@ -53,7 +53,7 @@ class Flow(eqx.Module):
         early with all it has seen and status `Status.interrupted`; `extend` goes on. ``key`` draws minibatches.
         """
         keys = [as_key(0 if key is None else key)]
-        return Journey.begin(self, [network], [data], times, probes, keys).go(progress).trajectories()[0]
+        return Driver.begin(self, [network], [data], times, probes, keys).go(progress).trajectories()[0]
 
     def extend(
         self,
@@ -68,7 +68,7 @@ class Flow(eqx.Module):
         The result holds only the new times. An interrupted run is continued by asking for the times that it lacks.
         """
         flow = self.resume(trajectory.place.flow)
-        return Journey(flow, trajectory.place, times, probes, "one").go(progress).trajectories()[0]
+        return Driver(flow, trajectory.place, times, probes, "one").go(progress).trajectories()[0]
 
     def over_seeds(
         self,
@@ -83,7 +83,7 @@ class Flow(eqx.Module):
         """Train several networks of one shape (say, seeds) in one compiled call, each on its own data or all on one."""
         sets = [data] * len(networks) if isinstance(data, Dataset) else list(data)
         keys = [as_key(key) for key in (range(len(networks)) if keys is None else keys)]
-        return Journey.begin(self, networks, sets, times, probes, keys).go(progress).trajectories()
+        return Driver.begin(self, networks, sets, times, probes, keys).go(progress).trajectories()
 
 
 def _as_number(leaf: Any) -> Any:

@@ -15,7 +15,7 @@ from unlazy._memory import GIB, must_fit, total
 from unlazy.data import Dataset
 from unlazy.flows._base import Flow, Stepper
 from unlazy.flows._outputs import WATCHED
-from unlazy.networks import AXIS, Layout, Network, Prepared, altered
+from unlazy.networks import AXIS, Layout, Network, Prepared, with_fields
 
 Coordinates = Literal["auto", "weights", "gram"]
 Precision = Literal["full", "mixed"]
@@ -64,7 +64,7 @@ class Coordinated(Stepper):
                 "precision='mixed' is for Gram coordinates of a TwoLayer network on float64 data, not for "
                 f"{chosen} of a {type(network).__name__} on {data.x.dtype}: use precision='full'."
             )
-        settled = altered(self, coordinates=chosen)
+        settled = with_fields(self, coordinates=chosen)
         settled.layout(network, data, runs)  # refuses what does not fit
         return settled
 
@@ -103,7 +103,7 @@ class Coordinated(Stepper):
         """Go on in the coordinates of the run."""
         if not isinstance(settled, Coordinated):
             return self
-        return altered(self, coordinates=settled.coordinates, precision=settled.precision)
+        return with_fields(self, coordinates=settled.coordinates, precision=settled.precision)
 
     def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
         """Do the frozen work once, in the coordinates chosen."""

@@ -46,12 +46,12 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
         raise UserError("There are no trajectories: give at least one.")
     longest = max(each, key=lambda one: len(one.times))
     for one in each:
-        if set(one.seen) != set(longest.seen) or not np.array_equal(one.times, longest.times[: len(one.times)]):
+        if set(one.observed) != set(longest.observed) or not np.array_equal(one.times, longest.times[: len(one.times)]):
             raise UserError("These trajectories have different probes or times: convert them one by one.")
     late = at_end(longest)
     variables: dict[str, Any] = {}
-    columns = [flat(one.seen) for one in each]
-    for name in flat(longest.seen):
+    columns = [flat(one.observed) for one in each]
+    for name in flat(longest.observed):
         first = ("seed",) if name.partition(".")[0] in late else ("seed", "time")
         parts = [column[name] for column in columns]
         values = np.stack(parts if len(first) == 1 else [_filled(part, len(longest.times)) for part in parts])
@@ -81,9 +81,9 @@ def _filled(values: np.ndarray, count: int) -> np.ndarray:
 
 def at_end(trajectory: Trajectory) -> set[str]:
     """Give the names of the probes that observe at the end only."""
-    from unlazy.flows._state import AtEnd
+    from unlazy.flows._state import OnlyAtEnd
 
-    return {name for name, probe in trajectory.probes.items() if isinstance(probe, AtEnd)}
+    return {name for name, probe in trajectory.probes.items() if isinstance(probe, OnlyAtEnd)}
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
@@ -104,7 +104,7 @@ def _rows(trajectory: Trajectory) -> list[tuple[str, str]]:
     ended = f"{trajectory.status.name}, {int(stats['steps'])} steps of {stats['method']} in {stats['seconds']:.3g} s"
     span = f"{len(times)}, from {times[0]:g} to {times[-1]:g}" if len(times) else "none"
     rows = [("status", ended), ("times", span)]
-    for name, values in flat(trajectory.seen).items():
+    for name, values in flat(trajectory.observed).items():
         last = values if name.partition(".")[0] in late else values[-1] if len(values) else np.empty(0)
         rows.append((name, f"{float(last):.6g}" if np.ndim(last) == 0 else f"array of shape {np.shape(last)}"))
     return rows

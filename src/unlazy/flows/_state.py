@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Memory = TypeVar("Memory")
 
 
-class AtEnd(eqx.Module):
+class OnlyAtEnd(eqx.Module):
     """A probe that looks once, at the end of a run: for what is too dear to be seen often, or too large to be kept.
 
     ``seen`` then has no axis of times. In a recipe: ``{ kind = "pruning", when = "end" }``.
@@ -103,7 +103,7 @@ class Place(eqx.Module):
 class Trajectory:
     """What came of a run: networks at both ends, what the probes saw, and how it went.
 
-    ``seen[name]`` has the times as its first axis (not for a probe `AtEnd`), and ``probes[name]`` is what saw it.
+    ``seen[name]`` has the times as its first axis (not for a probe `OnlyAtEnd`), and ``probes[name]`` is what saw it.
     ``stats`` counts steps, rejections, gradient evaluations and seconds, says which method went through which
     coordinates, and holds the sum of the errors estimated on the way.
     """
@@ -112,7 +112,7 @@ class Trajectory:
     loss: Loss
     times: np.ndarray
     probes: dict[str, Observe]
-    seen: dict[str, Any]
+    observed: dict[str, Any]
     stats: dict[str, Any]
     status: Status
     place: Place

@@ -18,7 +18,7 @@ from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
 from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Layout, Network, Prepared, Samples, divide, trained_rates
+from unlazy.networks import Layout, Network, Prepared, Samples, split_trained, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -135,7 +135,7 @@ class Descent(Coordinated):
 
     def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
-        parts: Any = divide(network)
+        parts: Any = split_trained(network)
         trained, frozen = parts
         loss = self.loss(eqx.combine(trained, frozen)(data.x), data.y, data.weight)
         order = None

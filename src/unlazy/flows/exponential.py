@@ -17,7 +17,7 @@ from unlazy.flows._decay import Decay
 from unlazy.flows._outputs import check_tolerance, output_scale, watched
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Samples, View, divide
+from unlazy.networks import Network, Samples, View, split_trained
 
 # A PI controller: proportional to the error with some memory of the last one, so that steps settle without rejections.
 _GROWTH, _SHRINK, _SAFETY, _POWER, _PAST = 3.0, 0.3, 0.9, 0.2, 0.1
@@ -73,7 +73,7 @@ class Exponential(Coordinated):
 
     def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Choose a first step well below the fastest time scale."""
-        trained = divide(network)[0]
+        trained = split_trained(network)[0]
         view = network.view(watched(data))
         f = view.outputs[: data.n]
         kernel = network.chord(view, jnp.zeros_like(f), watched(data)).kernel[: data.n]

@@ -15,7 +15,7 @@ from unlazy.flows._base import Stepper
 from unlazy.flows._decay import Decay
 from unlazy.flows._state import State, Status, code, finite
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Layout, Network, Prepared, Samples, TangentModel, altered, divide
+from unlazy.networks import Layout, Network, Prepared, Samples, TangentModel, split_trained, with_fields
 
 
 class Memory(eqx.Module):
@@ -57,7 +57,7 @@ class Linearised(Stepper):
     def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Decompose the kernel at the start."""
         residual = network(data.x) - data.y
-        trained, count = divide(network)[0], jnp.zeros((), jnp.int32)
+        trained, count = split_trained(network)[0], jnp.zeros((), jnp.int32)
         memory = Memory(jnp.zeros((), residual.dtype), residual, Decay(network.tangent_kernel(data.x), data, self.loss))
         good = finite(trained, memory)
         status = jnp.where(good, 0, code(Status.not_finite))
@@ -68,7 +68,7 @@ class Linearised(Stepper):
         memory, network = state.memory, eqx.combine(state.trained, frozen)
         clock = memory.clock + state.left
         pulled = network.centre.pull(data.x, memory.decay.signal(memory.residual, clock))
-        trained = divide(altered(network, displacement=jax.tree.map(jnp.negative, pulled)))[0]
+        trained = split_trained(with_fields(network, displacement=jax.tree.map(jnp.negative, pulled)))[0]
         moved = eqx.tree_at(lambda m: m.clock, memory, clock)
         left, once_more = jnp.zeros_like(state.left), state.evaluations + 1
         return State(trained, moved, left, state.steps + 1, state.rejected, state.code, once_more, state.error)

@@ -18,7 +18,7 @@ from unlazy.flows._attempt import Attempt, either, length, settled
 from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Samples, divide
+from unlazy.networks import Network, Samples, split_trained
 
 
 class Memory(eqx.Module):
@@ -89,7 +89,7 @@ class RungeKutta(Coordinated):
 
     def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Look at the first velocity: a NaN is noticed here, and the size of the first step chosen."""
-        trained, frozen = divide(network)
+        trained, frozen = split_trained(network)
         args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.dtype)
         if self.step is None:
             order = self._order(terms)

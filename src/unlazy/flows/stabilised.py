@@ -17,7 +17,7 @@ from unlazy.flows._coordinates import Coordinated
 from unlazy.flows._outputs import check_tolerance, output_scale, watched
 from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Samples, divide
+from unlazy.networks import Network, Samples, split_trained
 
 _FEWEST = 3  # stages
 _KINKED = 8  # ... of a step of full length at kinks, where the error is in proportion to h/s whatever s is
@@ -76,7 +76,7 @@ class Stabilised(Coordinated):
 
     def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""
-        trained, frozen = divide(network)
+        trained, frozen = split_trained(network)
         f, speed = network(data.x), velocity(trained, frozen, data, self.loss)
         zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
         mode = jax.random.normal(jax.random.key(0), f.shape, f.dtype)  # any will do that has something of all modes

@@ -5,7 +5,7 @@ from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
 from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
 from unlazy.lab.made_by import OtherCode, provenance
-from unlazy.lab.recipe import Experiment, Recipe, Times, bring_to_life, draw_data, parse, read
+from unlazy.lab.recipe import Experiment, Recipe, Times, draw_data, instantiate, parse, read
 from unlazy.lab.runner import Interrupted, Lab
 from unlazy.lab.store import Store, read_run
 
@@ -20,12 +20,12 @@ __all__ = [
     "Recipe",
     "Store",
     "Times",
-    "bring_to_life",
     "build",
     "canonical",
     "certify",
     "draw_data",
     "identify",
+    "instantiate",
     "keep",
     "kept",
     "notes",

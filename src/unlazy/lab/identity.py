@@ -28,7 +28,7 @@ import numpy as np
 from unlazy import _registry
 from unlazy._errors import UserError
 from unlazy._registry import base_of, kebab, kind_of
-from unlazy.flows import AtEnd, Observe
+from unlazy.flows import Observe, OnlyAtEnd
 from unlazy.lab import origins
 from unlazy.lab.build import _LISTS, Section, _convert, _find, _hints, _is_member, _is_plain, _right_one, build
 from unlazy.lab.recipe import Recipe, build_probes
@@ -81,7 +81,7 @@ def identify(recipe: Recipe) -> Identity:
         for seed in range(recipe.seed, recipe.seed + recipe.seeds)
     }
     digests = {label: probe_digest(probe) for label, probe in probes.items()}
-    observed = {label: [digests[label], isinstance(probe, AtEnd)] for label, probe in probes.items()}
+    observed = {label: [digests[label], isinstance(probe, OnlyAtEnd)] for label, probe in probes.items()}
     return Identity(
         trajectories, probes, digests, digest([list(trajectories.values()), recipe.grid().tolist(), observed])
     )
@@ -90,7 +90,7 @@ def identify(recipe: Recipe) -> Identity:
 def probe_digest(probe: Observe) -> str:
     """Give the digest of a probe, whatever it is called and however often it observes."""
     described = Description()
-    value = described.value(probe.probe if isinstance(probe, AtEnd) else probe)
+    value = described.value(probe.probe if isinstance(probe, OnlyAtEnd) else probe)
     return digest([RESULTS, value, described.sources()])
 
 

@@ -35,7 +35,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     begun: float  # seconds since 1970
     told: float
     times: list[float]
-    seen: dict[str, list[float | None]]
+    observed: dict[str, list[float | None]]
 
     @property
     def seconds_left(self) -> float | None:
@@ -51,7 +51,7 @@ class Live:
         self.path, self.recipe = path, recipe
         self.begun = self.told = time.time()
         self.first_share: float | None = None
-        self.seen: list[dict[str, float | None]] = []
+        self.observed: list[dict[str, float | None]] = []
 
     def tell(self, share: float, clock: float, times: np.ndarray, looks: Sequence[dict[str, Any]]) -> None:
         """Note, every few seconds, how far the run is on its way through ``times`` and what was observed."""
@@ -61,7 +61,7 @@ class Live:
         if now - self.told < _EVERY_SECONDS:
             return
         self.told = now
-        self.seen += [_means(look) for look in looks[len(self.seen) :]]
+        self.observed += [_means(look) for look in looks[len(self.observed) :]]
         note = Note(
             name=self.recipe.name,
             digest=self.recipe.digest,
@@ -72,8 +72,10 @@ class Live:
             first_share=self.first_share,
             begun=self.begun,
             told=now,
-            times=times[: len(self.seen)].tolist(),
-            seen={name: [look.get(name) for look in self.seen] for name in (self.seen[0] if self.seen else {})},
+            times=times[: len(self.observed)].tolist(),
+            observed={
+                name: [look.get(name) for look in self.observed] for name in (self.observed[0] if self.observed else {})
+            },
         )
         with contextlib.suppress(OSError), atomic_write(self.path) as temporary:
             temporary.write_bytes(msgspec.json.encode(note))

@@ -44,7 +44,7 @@ from unlazy._errors import UserError, short
 from unlazy._registry import kebab
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
-from unlazy.flows import AtEnd, Flow, Observe
+from unlazy.flows import Flow, Observe, OnlyAtEnd
 from unlazy.lab.build import Section, build, explain
 from unlazy.networks import Network
 
@@ -157,7 +157,7 @@ def read(path: Path) -> Recipe:
     return parse(table, path.name)
 
 
-def bring_to_life(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experiment:
+def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experiment:
     """Draw data and networks, of every seed or of those given, and build flow and probes.
 
     Every wrong name or option raises a `UserError` here.
@@ -194,7 +194,7 @@ def build_probes(recipe: Recipe) -> dict[str, Observe]:
 
 
 def draw_data(recipe: Recipe, seeds: Sequence[int] | None = None) -> list[Dataset]:
-    """Draw the data of the given seeds, or of all of the recipe's, as `bring_to_life` does."""
+    """Draw the data of the given seeds, or of all of the recipe's, as `instantiate` does."""
     seeds = _seeds(recipe) if seeds is None else seeds
     drawn: dict[int, Dataset] = {}
     with jax.enable_x64(True):  # draws in 32 bits are others, and a recipe has one result however JAX is set
@@ -218,7 +218,7 @@ def _named_probe(section: Section, where: str) -> tuple[str, Observe]:
     if when not in ("always", "end"):
         raise UserError(f"{where}.when: a probe looks 'always' or only at the 'end', not {short(when)}.")
     probe: Observe = build(options, "probe", where)
-    probe = AtEnd(probe) if when == "end" else probe
+    probe = OnlyAtEnd(probe) if when == "end" else probe
     if label is None:
         return kebab(re.split(r"[:.]", options["kind"])[-1]), probe  # "package.module:MyProbe" is "my-probe"
     if not (isinstance(label, str) and re.fullmatch(r"[A-Za-z0-9-]+", label)) or label in ("seed", "time"):

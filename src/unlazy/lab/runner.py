@@ -15,12 +15,12 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._files import reason
-from unlazy.flows import AtEnd, Journey, Observe, Status, Trajectory
+from unlazy.flows import Driver, Observe, OnlyAtEnd, Status, Trajectory
 from unlazy.lab import claims, schedule
 from unlazy.lab.identity import Identity, identify, probe_digest
 from unlazy.lab.live import Live
 from unlazy.lab.made_by import provenance, warn_if_other
-from unlazy.lab.recipe import Recipe, bring_to_life
+from unlazy.lab.recipe import Recipe, instantiate
 from unlazy.lab.store import Row, Store, assemble, content_digest, nested, parts, read_run
 from unlazy.lab.tables import table
 from unlazy.lab.tracks import COUNTERS, Track
@@ -181,7 +181,7 @@ class Lab:
             time.sleep(_WAIT)
         with jax.enable_x64(True):
             seeds = list(found)
-            experiment = bring_to_life(recipe, seeds)
+            experiment = instantiate(recipe, seeds)
             rows = [_row(recipe, identity, seed, track) for seed, track in found.items()]
             return [
                 restored(experiment, index, found[seed], _seen(row), identity.probes, row.times)
@@ -245,10 +245,10 @@ class Lab:
         checkpoint = self.store.checkpoint(recipe)
         share, live = 0.0, Live(self.store.live(recipe), recipe)
 
-        def listen(journey: Journey, done: float, clock: float) -> None:
+        def listen(driver: Driver, done: float, clock: float) -> None:
             nonlocal share
             share = done
-            live.tell(done, clock, journey.reached, journey.looks)
+            live.tell(done, clock, driver.reached, driver.looks)
             self.tell(recipe, done, f"t = {clock:g}")
 
         worker = Worker(recipe, identity, seeds, plans, self.snapshots, listen, lambda one: self._save(one, checkpoint))
@@ -266,7 +266,7 @@ class Lab:
             for seed, track in zip(seeds, made, strict=True):
                 stored[seed] = self._store(identity.trajectories[seed], track)
         except UserError as error:
-            if worker.journey is None:
+            if worker.driver is None:
                 raise
             self._save(worker, checkpoint)
             raise UserError(f"{error} What was computed is kept: the same command goes on from there.") from None
@@ -290,10 +290,10 @@ class Lab:
             ) from None
 
     def _save(self, worker: Worker, checkpoint: Path) -> None:
-        if worker.journey is None:
+        if worker.driver is None:
             return
         try:
-            worker.journey.save(checkpoint, **worker.extra())
+            worker.driver.save(checkpoint, **worker.extra())
         except OSError as error:
             raise UserError(
                 f"The checkpoint '{checkpoint}' cannot be written ({reason(error)}): free some space."
@@ -308,7 +308,7 @@ def _row(recipe: Recipe, identity: Identity, seed: int, track: Track) -> Row:
     observed, at_end = {}, set()
     for label, probe in identity.probes.items():
         seen = track.observed.get(identity.digests[label], {})
-        if isinstance(probe, AtEnd):
+        if isinstance(probe, OnlyAtEnd):
             at_end.add(label)
             observed[label] = [seen[found[-1]]] if whole and found else []
         else:
@@ -329,9 +329,9 @@ def _row(recipe: Recipe, identity: Identity, seed: int, track: Track) -> Row:
 
 def _kept_row(seed: int, run: Trajectory) -> Row:
     """Give what a trajectory made in Python contributes to a view."""
-    at_end = {label for label, probe in run.probes.items() if isinstance(probe, AtEnd)}
+    at_end = {label for label, probe in run.probes.items() if isinstance(probe, OnlyAtEnd)}
     observed: dict[str, list[dict[tuple[str, ...], np.ndarray]]] = {}
-    for label, seen in run.seen.items():
+    for label, seen in run.observed.items():
         values = parts(seen)
         count = 1 if label in at_end else len(run.times)
         observed[label] = [

@@ -19,16 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.flows import AtEnd, Journey, Observe, Status, Trajectory
+from unlazy.flows import Driver, Observe, OnlyAtEnd, Status, Trajectory
 from unlazy.lab.identity import Identity, digest
 from unlazy.lab.made_by import is_current, provenance
-from unlazy.lab.recipe import Experiment, Recipe, bring_to_life
+from unlazy.lab.recipe import Experiment, Recipe, instantiate
 from unlazy.lab.store import parts
 from unlazy.lab.tracks import COUNTERS, Track, leaves_of, thinned
 
 Kind = Literal["complete", "observe", "continue", "begin"]
 _ORDER: tuple[Kind, ...] = ("complete", "observe", "continue", "begin")
-Listen = Callable[[Journey, float, float], None]  # (journey, share done, time)
+Listen = Callable[[Driver, float, float], None]  # (driver, share done, time)
 
 
 class Plan(NamedTuple):
@@ -75,7 +75,7 @@ def _along(track: Track, identity: Identity, times: np.ndarray, exact_end: bool)
         return begin
     missing: dict[str, list[int]] = {}
     for label, probe in identity.probes.items():
-        at_end = isinstance(probe, AtEnd)
+        at_end = isinstance(probe, OnlyAtEnd)
         wanted = ([] if later or not found else found[-1:]) if at_end else found
         seen = track.observed.get(identity.digests[label], {})
         lacking = [index for index in wanted if index not in seen]
@@ -103,7 +103,7 @@ class Worker:
     ) -> None:
         self.recipe, self.identity, self.seeds, self.plans = recipe, identity, list(seeds), list(plans)
         self.limit, self.listen, self.save = limit, listen, save
-        self.journey: Journey | None = None
+        self.driver: Driver | None = None
         self.record = Record()
         self.loading: Path | None = None  # the checkpoint that is being read
 
@@ -115,13 +115,13 @@ class Worker:
 
     def __call__(self, checkpoint: Path | None) -> list[Track] | None:
         """Give the completed tracks, or None if the work was interrupted."""
-        first, experiment = self.plans[0], bring_to_life(self.recipe, self.seeds)
+        first, experiment = self.plans[0], instantiate(self.recipe, self.seeds)
         if first.kind == "begin":
             probes = self.identity.probes
-            self.journey = Journey.begin(
+            self.driver = Driver.begin(
                 experiment.flow, experiment.networks, experiment.data, experiment.times, probes, experiment.keys
             )
-            return self._drive(self.journey, checkpoint, [plan.track for plan in self.plans], experiment.times, False)
+            return self._drive(self.driver, checkpoint, [plan.track for plan in self.plans], experiment.times, False)
         known = [plan.track for plan in self.plans if plan.track is not None]
         begun = time.perf_counter()
         stand = _standing(experiment, {label: _plain(probe) for label, probe in self.identity.probes.items()})
@@ -138,10 +138,10 @@ class Worker:
             for track in known:
                 track.merged += [(t, len(track.asked) - 1) for t in first.later]
             return known
-        self.journey = Journey(stand.flow, place, later, self.identity.probes, stand.batching)
-        return self._drive(self.journey, checkpoint, known, np.asarray(first.later), True)
+        self.driver = Driver(stand.flow, place, later, self.identity.probes, stand.batching)
+        return self._drive(self.driver, checkpoint, known, np.asarray(first.later), True)
 
-    def _observe(self, stand: Journey, known: list[Track], missing: dict[str, list[int]], seconds: float) -> None:
+    def _observe(self, stand: Driver, known: list[Track], missing: dict[str, list[int]], seconds: float) -> None:
         """Evaluate probes on what is stored, and add what they observe to the tracks."""
         begun = time.perf_counter()
         indices = sorted({index for some in missing.values() for index in some})
@@ -159,98 +159,96 @@ class Worker:
             track.observed.setdefault(self.identity.digests[label], {})[index] = parts(observed)
 
     def _drive(
-        self, journey: Journey, checkpoint: Path | None, before: Sequence[Track | None], asked: np.ndarray, more: bool
+        self, driver: Driver, checkpoint: Path | None, before: Sequence[Track | None], asked: np.ndarray, more: bool
     ) -> list[Track] | None:
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(journey.state.trained)) // len(self.seeds)
-        free = {0} if journey.asked[0] == 0 else set()
-        self.record.wanted = set(thinned(set(range(len(journey.asked) - 1)) - free, size, self.limit))
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(driver.state.trained)) // len(self.seeds)
+        free = {0} if driver.asked[0] == 0 else set()
+        self.record.wanted = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.limit))
         if checkpoint is not None and checkpoint.exists():
-            self._resume(journey, checkpoint)
+            self._resume(driver, checkpoint)
 
         def listen(share: float, clock: float) -> None:
-            self.record.update(journey)
-            self.listen(journey, share, clock)
+            self.record.update(driver)
+            self.listen(driver, share, clock)
 
-        journey.go(listen, checkpoint=lambda: self.save(self))
-        if journey.interrupted:
+        driver.go(listen, checkpoint=lambda: self.save(self))
+        if driver.interrupted:
             return None
-        self.record.update(journey)
+        self.record.update(driver)
         offset = len(before[0].asked) if more and before[0] is not None else 0
         merged = [
-            (float(t), int(np.searchsorted(journey.asked, t)) - 1 + offset)
+            (float(t), int(np.searchsorted(driver.asked, t)) - 1 + offset)
             for t in asked
-            if not np.any(np.isclose(journey.asked, t, rtol=1e-12, atol=0))
+            if not np.any(np.isclose(driver.asked, t, rtol=1e-12, atol=0))
         ]
-        runs = journey.trajectories()
-        made = [self._track(journey, row, run, offset, merged) for row, run in enumerate(runs)]
+        runs = driver.trajectories()
+        made = [self._track(driver, row, run, offset, merged) for row, run in enumerate(runs)]
         for track, old in zip(made, before, strict=True):
             if old is not None:
-                leaves = len(jax.tree.leaves(journey.state.trained))
+                leaves = len(jax.tree.leaves(driver.state.trained))
                 _join(track, old, leaves, self.limit) if more else _keep_observed(track, old)
         return made
 
-    def _resume(self, journey: Journey, checkpoint: Path) -> None:
+    def _resume(self, driver: Driver, checkpoint: Path) -> None:
         self.loading = checkpoint
         with open(checkpoint, "rb") as opened, np.load(opened) as file:
             if "work" not in file.files or file["work"].tobytes() != bytes.fromhex(self.digest):
                 self.loading = None
                 return  # of an earlier recipe of this name and text, with other data, other seeds left or other code
             self.record.read(file)
-        journey.load(checkpoint)
+        driver.load(checkpoint)
         self.loading = None
 
     def extra(self) -> dict[str, np.ndarray]:
-        """Give what a checkpoint must hold beside the journey's own state."""
-        assert self.journey is not None
-        self.record.update(self.journey)
+        """Give what a checkpoint must hold beside the driver's own state."""
+        assert self.driver is not None
+        self.record.update(self.driver)
         return {"work": np.frombuffer(bytes.fromhex(self.digest), np.uint8), **self.record.arrays()}
 
-    def _track(
-        self, journey: Journey, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]
-    ) -> Track:
+    def _track(self, driver: Driver, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]) -> Track:
         """Make a track of what one seed did, with indices that count from ``offset``."""
         record, good = self.record, self.record.good(row)
         counters = {name: [record.count(name, index, row) for index in range(good)] for name in COUNTERS}
         last = {name: float(run.stats[name]) for name in COUNTERS}
         track = Track(
-            asked=np.asarray(journey.asked[:good], float),
-            reached=np.asarray(journey.reached[:good], float),
+            asked=np.asarray(driver.asked[:good], float),
+            reached=np.asarray(driver.reached[:good], float),
             merged=merged,
             counters=counters,
             status=run.status.name,
             last=last,
             method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
-            seconds=journey.seconds / len(self.seeds),
+            seconds=driver.seconds / len(self.seeds),
             made_by=provenance(),
             observed={},
             snapshots={
-                offset + index: [_row(journey, leaf, row) for leaf in leaves]
+                offset + index: [_row(driver, leaf, row) for leaf in leaves]
                 for index, leaves in record.snapshots.items()
                 if index < good
             },
-            state=[_row(journey, leaf, row) for leaf in plain_leaves(journey.state)],
+            state=[_row(driver, leaf, row) for leaf in plain_leaves(driver.state)],
         )
         for index in range(good):
-            self._add(track, offset + index, _pick(journey, journey.looks[index], row))
-        if journey.last_look and good == len(journey.asked):
-            self._add(track, offset + good - 1, _pick(journey, journey.last_look, row))
+            self._add(track, offset + index, _pick(driver, driver.looks[index], row))
+        if driver.last_look and good == len(driver.asked):
+            self._add(track, offset + good - 1, _pick(driver, driver.last_look, row))
         return track
 
 
 class Record:
-    """What is noted at every observation of a journey: counters and, at some, the trained parameters."""
+    """What is noted at every observation of a driver: counters and, at some, the trained parameters."""
 
     def __init__(self) -> None:
         self.rows: list[list[np.ndarray]] = []
         self.snapshots: dict[int, list[np.ndarray]] = {}
         self.wanted: set[int] = set()
 
-    def update(self, journey: Journey) -> None:
+    def update(self, driver: Driver) -> None:
         """Note the last observation, if it is new."""
-        index = len(journey.looks) - 1
+        index = len(driver.looks) - 1
         if index < len(self.rows):
             return
-        state = journey.state
+        state = driver.state
         self.rows.append([np.asarray(getattr(state, name), float) for name in ("code", *COUNTERS)])
         if index in self.wanted:
             self.snapshots[index] = [np.asarray(leaf) for leaf in jax.tree.leaves(state.trained)]
@@ -314,7 +312,7 @@ def restored(
     times: np.ndarray,
 ) -> Trajectory:
     """Give the trajectory of one seed as it was when it ended, from its track."""
-    stand = Journey.begin(
+    stand = Driver.begin(
         experiment.flow, [experiment.networks[index]], [experiment.data[index]], [0.0], (), [experiment.keys[index]]
     )
     states = stacked_states(stand, [track])
@@ -322,21 +320,21 @@ def restored(
         raise UserError(f"'{track.path}' was stored in coordinates that are not chosen now: compute it with --fresh.")
     target = float(track.asked[-1]) if len(track.asked) else 0.0
     place = eqx.tree_at(lambda p: (p.state, p.target), stand.place, (states, target))
-    (run,) = Journey(stand.flow, place, [target], (), stand.batching).trajectories()
+    (run,) = Driver(stand.flow, place, [target], (), stand.batching).trajectories()
     stats = run.stats | {"seconds": track.seconds}
-    return dataclasses.replace(run, times=times, probes=probes, seen=seen, stats=stats, status=Status[track.status])
+    return dataclasses.replace(run, times=times, probes=probes, observed=seen, stats=stats, status=Status[track.status])
 
 
 def _plain(probe: Observe) -> Observe:
-    return probe.probe if isinstance(probe, AtEnd) else probe
+    return probe.probe if isinstance(probe, OnlyAtEnd) else probe
 
 
-def _standing(experiment: Experiment, probes: dict[str, Observe]) -> Journey:
+def _standing(experiment: Experiment, probes: dict[str, Observe]) -> Driver:
     """Stand at t = 0 with everything prepared, to observe stored parameters or to go on from a stored state."""
-    return Journey.begin(experiment.flow, experiment.networks, experiment.data, [0.0], probes, experiment.keys)
+    return Driver.begin(experiment.flow, experiment.networks, experiment.data, [0.0], probes, experiment.keys)
 
 
-def _on_other_steps(stand: Journey, since: float, later: Sequence[float]) -> list[float]:
+def _on_other_steps(stand: Driver, since: float, later: Sequence[float]) -> list[float]:
     """Leave out the first times as long as they fall on the step that has been reached."""
     counts, _ = stand.flow.plan(np.asarray([since, *later]))
     return [t for t, count in zip(later, counts[1:], strict=True) if count > counts[0]]
@@ -351,8 +349,8 @@ def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def stacked_states(stand: Journey, known: Sequence[Track]) -> Any:
-    """Give the states at the ends of tracks, as the journey holds them; None if they are of another kind."""
+def stacked_states(stand: Driver, known: Sequence[Track]) -> Any:
+    """Give the states at the ends of tracks, as the driver holds them; None if they are of another kind."""
     rows = [leaves_of(track, track.state) for track in known]
     leaves, structure = jax.tree.flatten(stand.state)
     wanted = [(leaf.shape, leaf.dtype) for leaf in plain_leaves(stand.state)]
@@ -368,7 +366,7 @@ def stacked_states(stand: Journey, known: Sequence[Track]) -> Any:
     return jax.tree.unflatten(structure, made)
 
 
-def _parameters(stand: Journey, known: Sequence[Track], index: int) -> Any:
+def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
     """Give the trained parameters of all seeds at one observed time."""
     structure = jax.tree.structure(stand.state.trained)
     if known[0].asked[index] == 0:
@@ -380,9 +378,9 @@ def _parameters(stand: Journey, known: Sequence[Track], index: int) -> Any:
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stacked])
 
 
-def _row(journey: Journey, leaf: np.ndarray, row: int) -> np.ndarray:
-    return leaf if journey.batching == "one" else leaf[row]
+def _row(driver: Driver, leaf: np.ndarray, row: int) -> np.ndarray:
+    return leaf if driver.batching == "one" else leaf[row]
 
 
-def _pick(journey: Journey, tree: Any, row: int) -> Any:
-    return jax.tree.map(lambda leaf: _row(journey, leaf, row), tree)
+def _pick(driver: Driver, tree: Any, row: int) -> Any:
+    return jax.tree.map(lambda leaf: _row(driver, leaf, row), tree)

@@ -11,11 +11,11 @@ from unlazy.networks._base import (
     GramForm,
     Network,
     View,
-    altered,
-    divide,
     frozen_rates,
     jacobian_kernel,
+    split_trained,
     trained_rates,
+    with_fields,
 )
 from unlazy.networks._block import Block, Limit, kernel_of, lengths
 from unlazy.networks._clip import is_learner, pulls, shares, slope_of
@@ -84,9 +84,7 @@ __all__ = [
     "Uniform",
     "View",
     "Zipf",
-    "altered",
     "asymmetrical",
-    "divide",
     "frozen_rates",
     "is_learner",
     "jacobian_kernel",
@@ -102,5 +100,7 @@ __all__ = [
     "slope_of",
     "slopes",
     "sphere_mean",
+    "split_trained",
     "trained_rates",
+    "with_fields",
 ]

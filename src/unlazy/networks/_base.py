@@ -136,8 +136,8 @@ class Network(eqx.Module):
         return None
 
     def gradient(self, data: Dataset | Samples, loss: Loss) -> tuple[Scalar, PyTree]:
-        """Return the loss and its gradient by the trained parameters (a tree as of `divide`)."""
-        trained, frozen = divide(self)
+        """Return the loss and its gradient by the trained parameters (a tree as of `split_trained`)."""
+        trained, frozen = split_trained(self)
 
         def value(leaves: PyTree) -> Scalar:
             return loss(eqx.combine(leaves, frozen)(data.x), data.y, data.weight)
@@ -145,14 +145,14 @@ class Network(eqx.Module):
         return jax.value_and_grad(value)(trained)
 
     def pull(self, x: Batch, signal: Outputs) -> PyTree:
-        """Return R J(x)^T u: what a signal u on the outputs does to the trained parameters (a tree as of `divide`)."""
-        trained, frozen = divide(self)
+        """Return R J(x)^T u: what a signal u on the outputs does to the parameters (a tree as of `split_trained`)."""
+        trained, frozen = split_trained(self)
         _, back = jax.vjp(lambda leaves: eqx.combine(leaves, frozen)(x), trained)
         return jax.tree.map(lambda rate, leaf: rate * leaf, trained_rates(self), back(signal)[0])
 
     def push(self, x: Batch, change: PyTree) -> Outputs:
         """Return J(x) v: the effect of a change v of the trained parameters on the outputs."""
-        trained, frozen = divide(self)
+        trained, frozen = split_trained(self)
         return jax.jvp(lambda leaves: eqx.combine(leaves, frozen)(x), (trained,), (change,))[1]
 
     def view(self, x: Batch) -> View:
@@ -165,7 +165,7 @@ class Network(eqx.Module):
         The first inputs of ``x`` are the training inputs, to which the signal belongs; others are only observed: Θ̄ has
         a row for each input and a column for each training input.
         """
-        trained, frozen = divide(self)
+        trained, frozen = split_trained(self)
         train = x[: signal.shape[0]]
         halfway = jax.tree.map(lambda leaf, way: leaf - way / 2, trained, self.pull(train, signal))
         middle = eqx.combine(halfway, frozen)
@@ -196,8 +196,8 @@ class Network(eqx.Module):
         now, before = self.layers(), start.layers()
         if now:
             return {name: jnp.linalg.norm(now[name].weights() - before[name].weights(), axis=1) for name in now}
-        leaves, _ = jax.tree_util.tree_flatten_with_path(divide(self)[0])
-        first = jax.tree.leaves(divide(start)[0])
+        leaves, _ = jax.tree_util.tree_flatten_with_path(split_trained(self)[0])
+        first = jax.tree.leaves(split_trained(start)[0])
         return {
             jax.tree_util.keystr(path).lstrip("."): jnp.sqrt(jnp.sum(jnp.square(leaf - other)))
             for (path, leaf), other in zip(leaves, first, strict=True)
@@ -216,7 +216,7 @@ class Tangent(Chord):
         return jax.tree.map(jnp.negative, self.network.pull(self.x, signal))
 
 
-def altered(network: M, **changes: object) -> M:
+def with_fields(network: M, **changes: object) -> M:
     """Copy a network, or another module, with some fields changed and nothing drawn anew (`__init__` is not run)."""
     new = object.__new__(type(network))
     for field in dataclasses.fields(network):
@@ -229,7 +229,7 @@ def frozen_rates(network: Network) -> PyTree:
     return jax.tree.map(lambda _: 0.0, eqx.filter(network, eqx.is_inexact_array))
 
 
-def divide(network: N) -> tuple[N, N]:
+def split_trained(network: N) -> tuple[N, N]:
     """Split a network into what its rates train and the rest, so that frozen leaves are never differentiated."""
     trained = jax.tree.map(lambda rate: not (isinstance(rate, float) and rate == 0.0), network.rates())
     nothing = jax.tree.map(lambda _: False, network)
@@ -237,7 +237,7 @@ def divide(network: N) -> tuple[N, N]:
 
 
 def trained_rates(network: Network) -> PyTree:
-    """Rates of the trained leaves only: the same tree as the first half of `divide`."""
+    """Rates of the trained leaves only: the same tree as the first half of `split_trained`."""
     return jax.tree.map(lambda rate: None if isinstance(rate, float) and rate == 0.0 else rate, network.rates())
 
 
@@ -248,7 +248,7 @@ def jacobian_kernel(network: Network, x: Batch, z: OtherBatch, memory: float = 2
     """
     if isinstance(x, Places) or isinstance(z, Places):  # what autodiff gives in Gram coordinates is not a Jacobian
         network, x, z = network.restore(), raw_inputs(x), raw_inputs(z)
-    trained, frozen = divide(network)
+    trained, frozen = split_trained(network)
     rates = trained_rates(network)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
     shape = eqx.filter_eval_shape(network, x)

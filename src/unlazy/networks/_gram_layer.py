@@ -21,7 +21,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._types import Outputs, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Chord, Network, View, altered, frozen_rates
+from unlazy.networks._base import Chord, Network, View, frozen_rates, with_fields
 from unlazy.networks._overlaps import assembled_kernel, gate_overlap
 from unlazy.networks._points import Points, between, rows_of
 from unlazy.networks._prepared import Batch, OtherBatch, Places, Prepared
@@ -152,7 +152,7 @@ class GramTwoLayer(Network):
         moved = w - origin.factor() * self.b @ origin.embedding(self.data.x)
         if b is not None:
             b = b - self.bias_rate / self.rate * jnp.sum(self.b, axis=1)
-        return altered(origin, w=moved, a=self.a, b=b)
+        return with_fields(origin, w=moved, a=self.a, b=b)
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the one layer of neurons, ``hidden``."""
@@ -200,7 +200,7 @@ class GramTwoLayer(Network):
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
         """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
-        return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
+        return with_fields(self, a=self.a[:, output]).tangent_kernel(x, z)
 
     def _overlaps(self, neurons: _Neurons, slopes: tuple[Array, Array], values: tuple[Array, Array] | None) -> Any:
         """Sums over neurons, made in the precision of products and handed on in that of the state."""
@@ -337,7 +337,7 @@ class GramHidden(Layer):
     def silence(self, kept: Float[Array, " m"]) -> GramTwoLayer:
         """Multiply the node scales."""
         net, origin = self.network, self.network.origin
-        return altered(net, s=net.s * kept, origin=altered(origin, s=origin.s * kept))
+        return with_fields(net, s=net.s * kept, origin=with_fields(origin, s=origin.s * kept))
 
     def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
         """Add up neurons, in one pass for all counts."""

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._errors import UserError
 from unlazy._types import PyTree
 from unlazy.activations import Activation
-from unlazy.networks._base import Network, altered
+from unlazy.networks._base import Network, with_fields
 from unlazy.networks._block import AbstractBlock, Block, lengths, raw_columns
 from unlazy.networks._prepared import Batch
 from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
@@ -100,7 +100,7 @@ class Neurons(Layer):
     def _with(self, *changed: Block) -> MeanFieldStack:
         blocks = list(self._blocks())
         blocks[self.level : self.level + len(changed)] = changed
-        network: Network = altered(self.network, blocks=tuple(blocks))
+        network: Network = with_fields(self.network, blocks=tuple(blocks))
         return network
 
     def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:

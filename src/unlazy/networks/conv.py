@@ -17,7 +17,7 @@ from unlazy._memory import must_fit
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, frozen_rates
+from unlazy.networks._base import Network, frozen_rates, with_fields
 from unlazy.networks._convolution import convolve, patches
 from unlazy.networks._prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
 from unlazy.networks.layers import Layer, Rewire
@@ -139,7 +139,7 @@ class ConvNet(Network):
             return self
         factor = [1 / s if rescaled else s for s in self.scales]
         depth = len(self.kernels)
-        return altered(
+        return with_fields(
             self,
             rescaled=rescaled,
             kernels=tuple(c * w for c, w in zip(factor, self.kernels, strict=False)),
@@ -292,7 +292,7 @@ class Channels(Layer):
         else:
             flat = moved.reshape(-1, *moved.shape[2:])
             changes = {"readout": flat} if net.dense is None else {"dense": flat.T}
-        return altered(net, kernels=tuple(kernels), biases=tuple(biases), **changes)
+        return with_fields(net, kernels=tuple(kernels), biases=tuple(biases), **changes)
 
 
 class Dense(Layer):
@@ -331,7 +331,7 @@ class Dense(Layer):
         net = self.network
         assert net.dense is not None
         assert net.dense_bias is not None
-        return altered(net, dense=into(net.dense), dense_bias=into(net.dense_bias), readout=out(net.readout))
+        return with_fields(net, dense=into(net.dense), dense_bias=into(net.dense_bias), readout=out(net.readout))
 
 
 def joined(w: Kernel, b: Bias) -> Float[Array, "_ _"]:

@@ -18,7 +18,7 @@ from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.activations import Activation, as_activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss
-from unlazy.networks._base import GramForm, Network, altered, divide, frozen_rates, jacobian_kernel
+from unlazy.networks._base import GramForm, Network, frozen_rates, jacobian_kernel, split_trained, with_fields
 from unlazy.networks._block import AbstractBlock, Block, Columns, Fixed, Limit, raw_columns
 from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
 from unlazy.networks._gram_block import GramBlock, gram_block
@@ -114,9 +114,9 @@ class MeanFieldStack(Network):
             options = {name: values[level] for name, values in each.items()}
             made = Plan(widths[level], ends[level], ends[level + 1], level, mean_field, **options).draw(one)
             across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
-            blocks.append(altered(made, skip=True) if across else made)
+            blocks.append(with_fields(made, skip=True) if across else made)
         self.blocks, self.scalar, self.clip = tuple(blocks), outputs is None, clip
-        if not jax.tree.leaves(divide(self)[0]) and not isinstance(blocks[0], Limit):
+        if not jax.tree.leaves(split_trained(self)[0]) and not isinstance(blocks[0], Limit):
             raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
         if clip is not None:
             check_clip(blocks, clip)
@@ -134,7 +134,7 @@ class MeanFieldStack(Network):
     @property
     def trainable(self) -> int:
         """Number of trained parameters."""
-        return sum(leaf.size for leaf in jax.tree.leaves(divide(self)[0]))
+        return sum(leaf.size for leaf in jax.tree.leaves(split_trained(self)[0]))
 
     def _enter(self, x: Batch) -> Columns | PreparedInputs:
         raw, first = raw_inputs(x), self.blocks[0]
@@ -206,7 +206,7 @@ class MeanFieldStack(Network):
         parts = clipped(first, second, self._enter(data.x), slope, share, self.clip)
         names = [(level, name) for level, block in enumerate(self.blocks) for name in block.rates()]
         where = lambda tree: [getattr(tree.blocks[level], name) for level, name in names]  # noqa: E731
-        found = eqx.tree_at(where, divide(self)[0], [parts[level][name] for level, name in names])
+        found = eqx.tree_at(where, split_trained(self)[0], [parts[level][name] for level, name in names])
         return loss(f, data.y, data.weight), found
 
     @property
@@ -231,7 +231,7 @@ class MeanFieldStack(Network):
             fixed = first.anchored(data.points()) if isinstance(first, Limit) else first.on_fixed_features()
             network, make = self._with(fixed), lambda x: Features(x, fixed.column(x.T).T)
         if self.clip is None:
-            network = altered(network, blocks=tuple(turned(block) for block in network.blocks))
+            network = with_fields(network, blocks=tuple(turned(block) for block in network.blocks))
         return prepared_by(network, data, make)
 
     def _pays(self, data: Dataset) -> bool:
@@ -267,7 +267,7 @@ class MeanFieldStack(Network):
         """Put the first block back on raw inputs, and neurons first."""
         if not any(isinstance(block, Turned | Fixed | GramBlock) for block in self.blocks):
             return self
-        return altered(
+        return with_fields(
             self,
             blocks=tuple(
                 block.restored() if isinstance(block, Turned | Fixed | GramBlock) else block for block in self.blocks
@@ -275,7 +275,7 @@ class MeanFieldStack(Network):
         )
 
     def _with(self, first: AbstractBlock) -> MeanFieldStack:
-        return altered(self, blocks=(first, *self.blocks[1:]))
+        return with_fields(self, blocks=(first, *self.blocks[1:]))
 
     def preactivations(self, x: Batch, block: int) -> Float[Array, "n m"]:
         """h_j(x) = w_j·f^(l-1)(x) + b_j of block l = 1, 2, ..., where it has neurons."""
@@ -320,12 +320,12 @@ class MeanFieldStack(Network):
                 raise UserError(f"A block of {block.width} neurons has none from {first} to {first + width}.")
             part = slice(first, first + int(width))
             a, w, b = (None if leaf is None else leaf[part] for leaf in (block.a, block.w, block.b))
-            blocks.append(altered(block, a=a, w=w, b=b))
-        return altered(self, blocks=tuple(blocks))
+            blocks.append(with_fields(block, a=a, w=w, b=b))
+        return with_fields(self, blocks=tuple(blocks))
 
     def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
         """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1)."""
-        return altered(self, blocks=sampled(self.blocks, widths, key=key))
+        return with_fields(self, blocks=sampled(self.blocks, widths, key=key))
 
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
@@ -346,7 +346,7 @@ class MeanFieldStack(Network):
         first = self.blocks[0]
         if not isinstance(first, GramBlock) or not isinstance(x, Places):
             return super().push(x, change)
-        trained, frozen = divide(altered(self, blocks=self.blocks[1:]))
+        trained, frozen = split_trained(with_fields(self, blocks=self.blocks[1:]))
 
         def rest(leaves: PyTree, z: Columns) -> Outputs:
             for block in eqx.combine(leaves, frozen).blocks:
@@ -354,7 +354,7 @@ class MeanFieldStack(Network):
             return self._leave(z)
 
         z, moved = first(x), first.push(x, change.blocks[0].coefficients)
-        return jax.jvp(rest, (trained, z), (altered(trained, blocks=change.blocks[1:]), moved))[1]
+        return jax.jvp(rest, (trained, z), (with_fields(trained, blocks=change.blocks[1:]), moved))[1]
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:

@@ -13,7 +13,7 @@ from unlazy._errors import UserError
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, altered, divide, frozen_rates, trained_rates
+from unlazy.networks._base import Network, frozen_rates, split_trained, trained_rates, with_fields
 from unlazy.networks._prepared import Batch, OtherBatch, Prepared
 from unlazy.networks.layers import Layer, Rewire
 from unlazy.networks.two_layer import TwoLayer
@@ -30,17 +30,17 @@ class TangentModel(Network):
 
     def __init__(self, centre: Network) -> None:
         self.centre = centre
-        self.displacement = jax.tree.map(jnp.zeros_like, divide(centre)[0])
+        self.displacement = jax.tree.map(jnp.zeros_like, split_trained(centre)[0])
 
     def __call__(self, x: Batch) -> Outputs:
         """Value and directional derivative in one forward pass."""
-        trained, frozen = divide(self.centre)
+        trained, frozen = split_trained(self.centre)
         value, change = jax.jvp(lambda leaves: eqx.combine(leaves, frozen)(x), (trained,), (self.displacement,))
         return value + change
 
     def moved(self) -> Network:
         """Give the original, nonlinear network with its parameters at θ_0 + δ."""
-        trained, frozen = divide(self.centre)
+        trained, frozen = split_trained(self.centre)
         return eqx.combine(jax.tree.map(jnp.add, trained, self.displacement), frozen)
 
     def rates(self) -> PyTree:
@@ -68,14 +68,14 @@ class TangentModel(Network):
 
     def _around(self, centre: Network) -> TangentModel:
         # The same parameters in another tree: preparing changes what is frozen, never what is trained.
-        old, new = (jax.tree.leaves(tree) for tree in (self.displacement, divide(centre)[0]))
+        old, new = (jax.tree.leaves(tree) for tree in (self.displacement, split_trained(centre)[0]))
         if [leaf.shape for leaf in old] != [leaf.shape for leaf in new]:
             raise UserError(
                 "A linearised network on an infinite embedding belongs to the points on which it was linearised: use "
                 "Linearised() as the flow instead."
             )
-        tree = jax.tree.structure(divide(centre)[0])
-        return altered(self, centre=centre, displacement=jax.tree.unflatten(tree, old))
+        tree = jax.tree.structure(split_trained(centre)[0])
+        return with_fields(self, centre=centre, displacement=jax.tree.unflatten(tree, old))
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the layers of the centre at θ_0 + δ."""
@@ -101,7 +101,7 @@ class TangentModel(Network):
             model = cls(network)
             leaves, tree = jax.tree.flatten(model.displacement)
             drawn = [jax.random.normal(key, leaf.shape, leaf.dtype) for leaf in leaves]
-            examples.append((altered(model, displacement=jax.tree.unflatten(tree, drawn)), data))
+            examples.append((with_fields(model, displacement=jax.tree.unflatten(tree, drawn)), data))
         return examples
 
 
@@ -142,7 +142,7 @@ class TangentLayer(Layer):
 
     def responses(self, x: Batch) -> Float[Array, "rows m"]:
         """Return σ(h) + σ'(h) δh: linear in δ like the outputs."""
-        trained, frozen = divide(self.network.centre)
+        trained, frozen = split_trained(self.network.centre)
         responses = lambda leaves: eqx.combine(leaves, frozen).layers()[self.name].responses(x)  # noqa: E731
         value, change = jax.jvp(responses, (trained,), (self.network.displacement,))
         return value + change
@@ -161,5 +161,5 @@ class TangentLayer(Layer):
 
     def _around(self, change: Callable[[Layer], Network]) -> TangentModel:
         centre, moved = (change(net.layers()[self.name]) for net in (self.network.centre, self.network.moved()))
-        displacement = jax.tree.map(jnp.subtract, divide(moved)[0], divide(centre)[0])
-        return altered(self.network, centre=centre, displacement=displacement)
+        displacement = jax.tree.map(jnp.subtract, split_trained(moved)[0], split_trained(centre)[0])
+        return with_fields(self.network, centre=centre, displacement=displacement)

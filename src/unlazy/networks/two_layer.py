@@ -19,7 +19,7 @@ from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._anchored import Anchored, power
-from unlazy.networks._base import GramForm, Network, altered, frozen_rates
+from unlazy.networks._base import GramForm, Network, frozen_rates, with_fields
 from unlazy.networks._overlaps import assembled_kernel, gate_overlap
 from unlazy.networks._prepared import Batch, Features, OtherBatch, Prepared, known_as, prepared_by, raw_inputs
 from unlazy.networks.embeddings import Embedding, Identity, Infinite, Quadratic, RandomLayers
@@ -219,12 +219,12 @@ class TwoLayer(Network):
         """Send the data through the embedding once; an infinite one becomes exact on these points."""
         if isinstance(self.embedding, Identity):
             return super().prepare(data)
-        network = altered(self.anchored(data), prepared=True)
+        network = with_fields(self.anchored(data), prepared=True)
         return prepared_by(network, data, lambda x: Features(x, network.embedding(x)))
 
     def restore(self) -> TwoLayer:
         """Return the network that reads raw inputs."""
-        return altered(self, prepared=False) if self.prepared else self
+        return with_fields(self, prepared=False) if self.prepared else self
 
     def gram_form(self, data: Dataset) -> GramForm:
         """Train the coefficients of w on the training points."""
@@ -254,7 +254,7 @@ class TwoLayer(Network):
             )
         w = self.spread * jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
         scaling = Scaling(self.scaling.node, feature=-0.5, rate=self.scaling.rate)
-        return altered(self, w=w, embedding=Anchored(self.embedding.kernel, points), scaling=scaling)
+        return with_fields(self, w=w, embedding=Anchored(self.embedding.kernel, points), scaling=scaling)
 
     def _extended(self, points: Float[Array, "p d"]) -> TwoLayer:
         old, w, key = self.embedding, self._weights(), self.process
@@ -267,7 +267,7 @@ class TwoLayer(Network):
         h = self.factor() * (w @ old(before).T)
         drawn = self.spread * jax.random.normal(jax.random.fold_in(key, count), (self.width, count), w.dtype)
         inverse = power(old.kernel_of(before, before), -1.0) / count
-        return altered(self, w=drawn + (math.sqrt(count) * h - drawn @ there.T) @ inverse @ there, embedding=new)
+        return with_fields(self, w=drawn + (math.sqrt(count) * h - drawn @ there.T) @ inverse @ there, embedding=new)
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
         """Return |(w_j, b_j) - (w_j(0), b_j(0))|."""
@@ -293,7 +293,7 @@ class TwoLayer(Network):
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
         """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
-        return altered(self, a=self.a[:, output]).tangent_kernel(x, z)
+        return with_fields(self, a=self.a[:, output]).tangent_kernel(x, z)
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
@@ -342,17 +342,17 @@ class Hidden(Layer):
         """Reorder weights, biases, read-outs and node scales."""
         net = self.network
         w, a, s, b = (None if leaf is None else leaf[order] for leaf in (net.w, net.a, net.s, net.b))
-        return altered(net, w=w, a=a, s=s, b=b)
+        return with_fields(net, w=w, a=a, s=s, b=b)
 
     def rewired(self, into: Rewire, out: Rewire) -> TwoLayer:
         """Replace the neurons; the read-out then carries the node scales."""
         net, readout = self.network, out(self.network.readout())
         b = None if net.b is None else into(net.b)
-        return altered(net, w=into(net._weights()), b=b, a=readout, s=jnp.ones(readout.shape[0], net.s.dtype))
+        return with_fields(net, w=into(net._weights()), b=b, a=readout, s=jnp.ones(readout.shape[0], net.s.dtype))
 
     def silence(self, kept: Float[Array, " m"]) -> TwoLayer:
         """Multiply the node scales."""
-        return altered(self.network, s=self.network.s * kept)
+        return with_fields(self.network, s=self.network.s * kept)
 
     def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
         """Add up neurons, in one pass for all counts."""

@@ -10,7 +10,7 @@ from unlazy._observation import Observation
 from unlazy._types import Inputs, Outputs, Scalar
 from unlazy.activations import Relu
 from unlazy.losses import Loss
-from unlazy.networks import TwoLayer, altered, ntk
+from unlazy.networks import TwoLayer, ntk, with_fields
 from unlazy.probes._base import Probe
 from unlazy.probes.loss import misclassified
 from unlazy.probes.movement import layers_of
@@ -96,7 +96,7 @@ class Transfer(Probe):
                 x = x / jnp.where(size > 0, size, 1)
 
             def risk(w: Array | None, part: slice) -> tuple[Scalar, Outputs]:
-                f = altered(network, w=w)(x[part])
+                f = with_fields(network, w=w)(x[part])
                 return jnp.mean(loss.cost(f, y[part])), f
 
             def step(_: Int[Array, ""], w: Array) -> Array:

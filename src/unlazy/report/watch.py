@@ -125,7 +125,7 @@ def _running(note: Note, file: str, now: float) -> Job:
         seconds=note.told - note.begun,
         seconds_left=note.seconds_left,
         silent=max(0.0, now - note.told),
-        curves=_curves(note.times, note.seen),
+        curves=_curves(note.times, note.observed),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from unlazy.data import Dataset
-from unlazy.lab import bring_to_life
+from unlazy.lab import instantiate
 from unlazy.lab.recipe import Recipe
 from unlazy.networks import Network, TangentModel
 from unlazy.papers import Panel
@@ -90,7 +90,7 @@ def check_panel(panel: Panel, build: bool = True) -> None:
         seven = panel.recipes(scale, seeds=7)
         assert {one.seeds for one in seven.values()} == {7}, f"{panel.key} does not take the number of seeds."
         for label, recipe in recipes.items() if build and scale == "quick" else ():
-            made = bring_to_life(Recipe(**{**_fields(recipe), "seeds": 1}))
+            made = instantiate(Recipe(**{**_fields(recipe), "seeds": 1}))
             assert made.networks, f"The recipe '{label}' of {panel.key} makes no network."
 
 

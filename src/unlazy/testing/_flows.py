@@ -7,7 +7,7 @@ import numpy as np
 
 from unlazy.data import Dataset
 from unlazy.flows import Flow, Status
-from unlazy.networks import Network, divide
+from unlazy.networks import Network, split_trained
 from unlazy.probes import TrainLoss
 from unlazy.testing._close import close
 
@@ -44,11 +44,13 @@ def check_flow(flow: Flow, network: Network, data: Dataset, end: float = 2.0, to
     first = flow(network, data, [end / 2], [TrainLoss()], key=key)
     rest = flow.extend(first, [end], [TrainLoss()])
     assert np.array_equal(_parameters(rest.final), _parameters(whole.final)), "Continuing differs from not stopping."
-    assert np.array_equal(rest.seen["train-loss"], whole.seen["train-loss"][1:]), "Continuing changes what is observed."
+    assert np.array_equal(rest.observed["train-loss"], whole.observed["train-loss"][1:]), (
+        "Continuing changes what is observed."
+    )
     straight = flow(network, data, [end], key=key)
     what = "A run that is observed on its way ends elsewhere"
     close(_parameters(straight.final), _parameters(whole.final), tolerance, tolerance, what)
 
 
 def _parameters(network: Network) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(divide(network)[0])])
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(split_trained(network)[0])])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy.data import Dataset
-from unlazy.networks import Layout, Network, Prepared, divide, jacobian_kernel, raw_inputs, trained_rates
+from unlazy.networks import Layout, Network, Prepared, jacobian_kernel, raw_inputs, split_trained, trained_rates
 from unlazy.testing._close import close
 
 # Compiled as wholes, as flows do; op by op, compiling all the small pieces takes several times as long.
@@ -90,7 +90,7 @@ def rates_match_the_tree(network: Network, data: Dataset) -> None:
         leaves = jax.tree.leaves(rates)
         assert all(isinstance(rate, float) and rate >= 0 for rate in leaves), f"{name}: rates are Python floats >= 0."
         assert max(leaves) > 0, f"{name}: nothing is trained."
-        trained, frozen = divide(prepared)
+        trained, frozen = split_trained(prepared)
         assert jax.tree.structure(trained) == jax.tree.structure(trained_rates(prepared))
         both = len(jax.tree.leaves(trained)) + len(jax.tree.leaves(frozen))
         assert both == len(jax.tree.leaves(prepared)), f"{name}: leaves were lost in dividing."
@@ -98,7 +98,7 @@ def rates_match_the_tree(network: Network, data: Dataset) -> None:
 
 def brute_force_kernel(network: Network, x: Any, z: Any) -> np.ndarray:
     """J(x) R J(z)^T from full Jacobians, leaf by leaf: the definition."""
-    trained, frozen = divide(network)
+    trained, frozen = split_trained(network)
     rates = jax.tree.leaves(trained_rates(network))
 
     @eqx.filter_jit
@@ -142,7 +142,7 @@ def movement_is_distance(network: Network, data: Dataset) -> None:
     for name, (prepared, _, _) in forms(network, data).items():
         still = prepared.movement(prepared)
         assert all(np.all(np.asarray(moved) == 0) for moved in still.values()), f"{name}: it moved without moving."
-        trained, frozen = divide(prepared)
+        trained, frozen = split_trained(prepared)
         shifted = eqx.combine(jax.tree.map(lambda leaf: leaf + 0.25, trained), frozen)
         there = shifted.movement(prepared)
         assert all(np.all(np.asarray(moved) > 0) for moved in there.values()), f"{name}: a shift is not seen."

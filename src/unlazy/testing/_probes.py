@@ -77,7 +77,7 @@ def inside_is_by_hand(run: Trajectory, where: str) -> None:
     for index, now in ((0, run.start), (-1, run.final)):
         by_hand = look(now, run.start, run.data)
         for name in run.probes:
-            inside = jax.tree.map(lambda values, i=index: values[i], run.seen[name])
+            inside = jax.tree.map(lambda values, i=index: values[i], run.observed[name])
             what = f"{name}, {where}: inside the flow it is not what it is by hand"
             assert jax.tree.structure(inside) == jax.tree.structure(by_hand[name]), what
             for one, other in zip(jax.tree.leaves(inside), jax.tree.leaves(by_hand[name]), strict=True):
@@ -87,7 +87,7 @@ def inside_is_by_hand(run: Trajectory, where: str) -> None:
 def results_are_finite_floats(run: Trajectory, where: str) -> None:
     """Results are arrays of finite numbers in the precision of the run."""
     for name in run.probes:
-        leaves = jax.tree.leaves(run.seen[name])
+        leaves = jax.tree.leaves(run.observed[name])
         assert leaves, f"{name}, {where}: a probe that returns nothing."
         for leaf in leaves:
             assert leaf.dtype == run.data.y.dtype, f"{name}, {where}: {leaf.dtype} in a run in {run.data.y.dtype}."

@@ -111,6 +111,6 @@ class Theorem(eqx.Module):
 def through(run: Trajectory, probe: Probe) -> Any:
     """Give what ``run`` saw through a probe equal to ``probe``, whatever it was called; None if there was none."""
     for name, one in run.probes.items():
-        if name in run.seen and type(one) is type(probe) and bool(eqx.tree_equal(one, probe)):
-            return run.seen[name]
+        if name in run.observed and type(one) is type(probe) and bool(eqx.tree_equal(one, probe)):
+            return run.observed[name]
     return None

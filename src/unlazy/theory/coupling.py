@@ -23,7 +23,7 @@ from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Descent, Flow, RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
-from unlazy.networks import Block, Limit, MeanFieldStack, altered
+from unlazy.networks import Block, Limit, MeanFieldStack, with_fields
 from unlazy.probes import Observation, Probe, TrainedNeurons
 from unlazy.theory._base import through
 
@@ -159,8 +159,8 @@ def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldS
     a = jnp.broadcast_to(first.mean, (width, first.mean.shape[0]))
     block = Block(a, w, b, first.c, first.activation, first.train, True, False, False)
     if first.points is not None and first.coefficients is not None:  # what training has added to its amplitudes
-        block = altered(block, a=a - block.column(first.points.T) @ first.coefficients.T)
-    return altered(limit, blocks=(block, *limit.blocks[1:]))
+        block = with_fields(block, a=a - block.column(first.points.T) @ first.coefficients.T)
+    return with_fields(limit, blocks=(block, *limit.blocks[1:]))
 
 
 def against_first_width(
@@ -177,14 +177,16 @@ def against_first_width(
     unbounded features D_T, a largest value, also grows with the reach of n draws, like √log n.
     """
     flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
-    (reference,) = _runs(altered(flow, coordinates="gram"), [limit], data, times, {"coefficients": Coefficients()})
-    gamma = np.asarray(reference.seen["coefficients"], float)  # (times, D, n)
+    (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, {"coefficients": Coefficients()})
+    gamma = np.asarray(reference.observed["coefficients"], float)  # (times, D, n)
     above = neurons_of(reference)
     rows = []
     for n in widths:
         drawn = [draw_first(limit, n, key=jax.random.fold_in(jax.random.key(i), n)) for i in range(repetitions)]
         row = []
-        for network, run in zip(drawn, _runs(altered(flow, coordinates="weights"), drawn, data, times), strict=True):
+        for network, run in zip(
+            drawn, _runs(with_fields(flow, coordinates="weights"), drawn, data, times), strict=True
+        ):
             first = network.blocks[0]
             assert isinstance(first, Block)
             assert first.a is not None

@@ -15,7 +15,7 @@ from unlazy.networks import Zipf, asymmetrical
 from unlazy.papers._base import Claim, Results, recipe_of
 from unlazy.papers._curves import mean_sd
 from unlazy.papers.caron2023._settings import by_gamma, drifted, end_risk, listed, moved, robustness, setting_of
-from unlazy.theory.caron2023 import Margins, guarantee, margins, smallest_mean_eigenvalue
+from unlazy.papers.caron2023.theorems import Margins, guarantee, margins, smallest_mean_eigenvalue
 
 Sets = list[tuple[np.ndarray, np.ndarray]]  # training inputs and targets of each seed
 

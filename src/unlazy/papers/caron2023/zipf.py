@@ -13,7 +13,7 @@ from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe, draw_data
 from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
 from unlazy.papers.caron2023._settings import network, setting_of
-from unlazy.theory.caron2023 import node_variance
+from unlazy.papers.caron2023.theorems import node_variance
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unlazy.papers._base import Results, option, values
-from unlazy.theory.ren2023 import StageTimes, stage_times
+from unlazy.papers.ren2023.theorems import StageTimes, stage_times
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,9 +7,9 @@ import json
 
 import msgspec
 
-from unlazy.lab import Recipe, bring_to_life, parse
+from unlazy.lab import Recipe, instantiate, parse
 from unlazy.networks import ConvNet
-from unlazy.theory.zhou2023 import Prediction, predict
+from unlazy.papers.zhou2023.theorems import Prediction, predict
 
 
 def predictions(recipe: Recipe) -> tuple[Prediction, ...]:
@@ -19,7 +19,7 @@ def predictions(recipe: Recipe) -> tuple[Prediction, ...]:
 
 @functools.lru_cache(maxsize=16)
 def _predictions(written: str) -> tuple[Prediction, ...]:
-    made = bring_to_life(parse(json.loads(written)))
+    made = instantiate(parse(json.loads(written)))
     return tuple(
         predict(network, data, made.flow.loss)
         for network, data in zip(made.networks, made.data, strict=True)

@@ -13,7 +13,7 @@ from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
 from unlazy.papers.zhou2023._predicted import predictions
 from unlazy.papers.zhou2023._settings import STAND_IN, pictures_of, pictures_shown
-from unlazy.theory.zhou2023 import limits
+from unlazy.papers.zhou2023.theorems import limits
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -18,7 +18,7 @@ from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import exponent
 from unlazy.papers.zhou2023._claims import NEAR, NEARLY_ALL, SPREAD, look
 from unlazy.papers.zhou2023._settings import STAND_IN, fall, pictures_of, pictures_shown
-from unlazy.theory.zhou2023 import linearise
+from unlazy.papers.zhou2023.theorems import linearise
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -16,7 +16,7 @@ from unlazy.lab import Recipe, draw_data, parse
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
 from unlazy.papers.zhou2023._settings import PIXELS, SQUARED, STAND_IN, Pictures, pictures_of, pictures_shown
-from unlazy.theory.zhou2023 import linearise
+from unlazy.papers.zhou2023.theorems import linearise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

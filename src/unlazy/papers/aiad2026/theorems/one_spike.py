@@ -1,0 +1,281 @@
+"""One spike: half-space symmetry of mixing vectors (Lemma H.1), and the manifold on which one channel learns (H.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from scipy import stats
+
+from unlazy.activations import Relu
+from unlazy.data import Dataset
+from unlazy.flows import Trajectory
+from unlazy.networks import Block, MeanFieldStack, Network
+from unlazy.papers.aiad2026.theorems._problems import one_spike
+from unlazy.papers.aiad2026.theorems._setting import (
+    DRIVE,
+    PAPER,
+    drive,
+    feature_kernel,
+    from_start,
+    integrated,
+    is_random_features,
+    precision,
+    random_features,
+    shares,
+    three_layers,
+)
+from unlazy.probes import Probe
+from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._runs import gradient_flow, probability
+
+_CHANCE = 1e-3  # how often a test of symmetry may reject what is symmetric
+_DEVIATIONS = 5.0  # standard errors that a finite second layer may be off by
+
+
+def mixing(network: Network) -> np.ndarray | None:
+    """L_{c_2,k}: the features of the second block, one row for each neuron."""
+    if not isinstance(network, MeanFieldStack) or not isinstance(network.blocks[1], Block):
+        return None
+    return np.asarray(network.blocks[1].w, float)
+
+
+def symmetry_chance(rows: np.ndarray) -> float:
+    """How likely entries are that are symmetric about 0, by the signed ranks of the least likely column."""
+    if np.all(rows == 0):
+        return 1.0
+    chances = [float(np.asarray(stats.wilcoxon(column, method="approx"))[1]) for column in rows.T if np.any(column)]
+    return float(min(1.0, min(chances) * len(chances)))
+
+
+def closed_under_flips(rows: np.ndarray) -> bool:
+    """Whether changing the sign of any one coordinate of all rows gives the same rows again."""
+    start = _sorted(rows)
+    flips = (rows * np.where(np.arange(rows.shape[1]) == k, -1.0, 1.0) for k in range(rows.shape[1]))
+    return all(np.allclose(_sorted(flip), start, rtol=1e-12, atol=1e-12) for flip in flips)
+
+
+def _sorted(rows: np.ndarray) -> np.ndarray:
+    kept = np.round(rows, 12) + 0.0  # no negative zeros
+    return kept[np.lexsort(kept.T[::-1])]
+
+
+class HalfSpaces(Theorem):
+    """Lemma H.1: E[U 1{aU > 0}] = sign(a) ½ E|U| and E[U² 1{aU > 0}] = ½ E U² for symmetric U.
+
+    U is each column of the mixing matrix L. The lemma is about its law, so that a draw of it is off by chance: both
+    differences, for both signs of a, are held against their standard errors, all within 1 - δ.
+    """
+
+    key: ClassVar[str] = "aiad2026/lemma-h.1"
+    source: ClassVar[str] = f"{PAPER}, Lemma H.1"
+    statement: ClassVar[str] = "A half-space holds half of the first and second moments of a symmetric entry."
+    feasible: ClassVar[bool] = True
+    delta: float = eqx.field(static=True, default=0.01)
+
+    def __check_init__(self) -> None:
+        probability(self.delta)
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Nothing along the run."""
+        return []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """A second block of neurons whose mixing entries are symmetric, as far as they tell."""
+        rows = mixing(run.start)
+        many = 0 if rows is None else len(rows)
+        yield Hypothesis("a second block of at least 100 neurons", many >= 100, many, 100)
+        if rows is not None and many >= 100:
+            chance = symmetry_chance(rows)
+            yield Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Compare the four half-space moments of every column."""
+        rows = mixing(run.start)
+        assert rows is not None
+        off, error, size = [], [], []
+        for sign in (1.0, -1.0):
+            gate = (sign * rows > 0).astype(float)
+            for part, whole in ((rows * gate, sign * np.abs(rows) / 2), (rows**2 * gate, rows**2 / 2)):
+                each = part - whole
+                off.append(each.mean(axis=0))
+                error.append(each.std(axis=0, ddof=1) / np.sqrt(len(rows)))
+                size.append(np.abs(whole).mean(axis=0))
+        z = float(np.max(np.abs(off) / np.maximum(error, 1e-300)))
+        allowed = float(stats.norm.isf(self.delta / (2 * np.size(off))))
+        largest = float(np.max(np.abs(off)))
+        numbers = {
+            "largest deviation": largest,
+            "in standard errors": z,
+            "allowed": allowed,
+            "smallest half moment": float(np.min(size)),
+        }
+        why = f"Half-space moments are off by {largest:.2g}, {z:.2f} standard errors; chance allows {allowed:.2f}."
+        weak = allowed * float(np.max(error)) > float(np.min(size))
+        verdict = Verdict.FAILS if z > allowed else Verdict.VACUOUS if weak else Verdict.HOLDS
+        return Finding(verdict, why, allowed / max(z, 1e-300), numbers)
+
+    def example(self) -> Trajectory:
+        """512 mixing vectors, uniform in a cube."""
+        return one_spike(mixing="drawn")
+
+    def counterexample(self) -> Trajectory:
+        """Mixing entries with a mean."""
+        return one_spike(mixing="biased")
+
+
+class Spike(NamedTuple):
+    """The one-spike system as a run saw it, beside what Lemma H.2 says of it."""
+
+    channel: int
+    a: np.ndarray
+    signal: np.ndarray  # B_j
+    formula: np.ndarray  # B_j by the lemma
+    others: np.ndarray  # the largest |f_k|, k ≠ j
+    other_signals: np.ndarray  # the largest |B_k|, k ≠ j
+    by_eq_11: np.ndarray  # a by eq. 11 with K(x*, x*)
+    by_printed_eq_11: np.ndarray
+    error: float  # of the integrals over time
+    chance: np.ndarray  # standard error of B_k, all k, at every look: (times, D)
+
+
+def spike(run: Trajectory) -> Spike:
+    """Follow the one-spike system along a run of two blocks on one point."""
+    channels, signals, slope = drive(run)
+    f, b, d = channels[:, 0], signals[:, 0], slope[:, 0] / shares(run)[0]
+    j = int(np.argmax(np.abs(f[0])))
+    rest = np.arange(f.shape[1]) != j
+    rows = mixing(run.start)
+    assert rows is not None
+    assert isinstance(run.start, MeanFieldStack)
+    w0 = float(np.asarray(run.start.blocks[1].a, float)[0, 0])  # pyright: ignore
+    grown, error = integrated(run.times, -d * f[:, j])
+    moments = np.mean(np.abs(rows[:, j])), np.mean(rows[:, j] ** 2)
+    kernel = float(feature_kernel(run.start, np.asarray(run.data.x), np.asarray(run.data.x))[0, 0])
+    pushed, other = integrated(run.times, -d * b[:, j])
+    # On the manifold w_2 = w_2^0 + (L_j)_+ ∫ -d a: what each neuron adds to B_k is known, and how it scatters.
+    gate = rows[:, j] > 0
+    weight = gate * (w0 + grown[:, None] * np.maximum(rows[:, j], 0)[None])
+    chance = np.stack([np.std(rows[:, k] * weight, axis=1) for k in range(rows.shape[1])], axis=1) / np.sqrt(len(rows))
+    return Spike(
+        j,
+        f[:, j],
+        b[:, j],
+        w0 / 2 * moments[0] + moments[1] / 2 * grown,
+        np.max(np.abs(f[:, rest]), axis=1, initial=0.0),
+        np.max(np.abs(b[:, rest]), axis=1, initial=0.0),
+        f[0, j] + kernel * pushed,
+        f[0, j] + pushed,
+        error * float(moments[1]) + other * kernel,
+        chance,
+    )
+
+
+class OneSparse(Theorem):
+    """Lemma H.2: from f(0) = a_0 e_j one channel learns alone, and its signal is known.
+
+    f(t) = a(t) e_j, B_k = 0 for k ≠ j, and B_j = ½ w_2^0 E|L_j| + ½ E[L_j²] ∫ (-d) a ds. All of it is exact where the
+    mixing vectors of the network are closed under changes of sign; a drawn second layer is allowed five standard errors
+    of B_k, times how much a has grown, as what leaves the manifold grows no faster. "B_j > 0" needs w_2^0 > 0 or t > 0.
+    """
+
+    key: ClassVar[str] = "aiad2026/lemma-h.2"
+    source: ClassVar[str] = f"{PAPER}, Lemma H.2"
+    statement: ClassVar[str] = "One channel that starts alone stays alone, and grows while the output is too low."
+    feasible: ClassVar[bool] = True
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Channels, signals and residuals at the data."""
+        return [DRIVE] if is_random_features(network) else []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The one-spike system, and what the lemma asks of its start and its residual."""
+        known, two = random_features(run), three_layers(run)
+        yield known
+        yield two
+        yield Hypothesis("one data point", run.data.n == 1, run.data.n, 1)
+        yield gradient_flow(run)
+        yield from_start(run)
+        rows = mixing(run.start) if known.met and two.met else None
+        if rows is None or not isinstance(run.start, MeanFieldStack):
+            return
+        block = run.start.blocks[1]
+        assert isinstance(block, Block)
+        yield Hypothesis(
+            "ReLU without biases in the second block", isinstance(block.activation, Relu) and not _on(block.b)
+        )
+        weight = np.asarray(block.a, float)
+        spread, least = float(np.ptp(weight)), float(weight.min())
+        yield Hypothesis("w_2(0) the same for all neurons, and >= 0", spread == 0 and least >= 0, least, 0.0)
+        chance = 1.0 if closed_under_flips(rows) else symmetry_chance(rows)
+        yield Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
+        if through(run, DRIVE) is None or run.data.n != 1:
+            return
+        channels, _, slope = drive(run)
+        start = np.sort(np.abs(channels[0, 0]))
+        alone = start.size == 1 or start[-2] <= 1e-12 * start[-1]
+        first = float(channels[0, 0, np.argmax(np.abs(channels[0, 0]))])
+        yield Hypothesis("f(0) = a_0 e_j with a_0 > 0", bool(alone and first > 0), first, 0.0)
+        yield Hypothesis("d(t) <= 0 at every look", float(slope.max()) <= 0, float(slope.max()), 0.0)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Hold each part of the lemma against the run."""
+        found, rows = spike(run), mixing(run.start)
+        assert rows is not None
+        exact = closed_under_flips(rows)
+        known = precision(run) * float(np.max(np.abs(found.signal)) + np.max(found.a)) + found.error
+        growth = found.a / found.a[0]
+        # A spread of single entries, and not of their halves, is allowed for: ½ (L_j + |L_j|) is centred at ½ |L_j|.
+        luck = np.zeros_like(found.chance) if exact else _DEVIATIONS * found.chance * growth[:, None]
+        others = np.max(luck, axis=1)
+        away = np.max(np.abs(found.a - found.a[0]))
+        gaps = {
+            "B_k of the others": np.max(found.other_signals - others),
+            "B_j against its formula": np.max(np.abs(found.signal - found.formula) - luck[:, found.channel]),
+            "fall of a": np.max(-np.diff(found.a)),
+        }
+        numbers = {
+            "largest B_k of the others": float(found.other_signals.max()),
+            "largest f_k of the others": float(found.others.max()),
+            "largest difference of B_j to its formula": float(np.max(np.abs(found.signal - found.formula))),
+            "a at the start": float(found.a[0]),
+            "a at the end": float(found.a[-1]),
+            "a by eq. 11 with K(x*, x*)": float(found.by_eq_11[-1]),
+            "a by eq. 11 as printed": float(found.by_printed_eq_11[-1]),
+            "slack": known,
+            "allowed to chance": float(others.max()),
+        }
+        off = {name: float(gap) / known for name, gap in gaps.items()}
+        worst = max(off, key=lambda name: off[name])
+        margin = _margin(found, others, luck[:, found.channel], known)
+        why = (
+            f"Channel {found.channel + 1} grows from {found.a[0]:.3g} to {found.a[-1]:.3g}; signals to the others stay "
+            f"below {found.other_signals.max():.2g}, and B_j is off its formula by "
+            f"{numbers['largest difference of B_j to its formula']:.2g} ({known + float(others.max()):.2g} allowed)."
+        )
+        if off[worst] > 1:
+            return Finding(Verdict.FAILS, why + f" Too far off: {worst}.", margin, numbers)
+        return Finding(Verdict.HOLDS if away > known else Verdict.VACUOUS, why, margin, numbers)
+
+    def example(self) -> Trajectory:
+        """A second layer whose mixing vectors come with all signs."""
+        return one_spike()
+
+    def counterexample(self) -> Trajectory:
+        """A target below the output: d > 0."""
+        return one_spike(target=-1.0)
+
+
+def _on(bias: object) -> bool:
+    return bias is not None and bool(np.any(np.asarray(bias)))
+
+
+def _margin(found: Spike, others: np.ndarray, luck: np.ndarray, known: float) -> float:
+    """How many times over the least well kept part of the lemma is kept."""
+    ratios = [
+        np.min((known + others) / np.maximum(found.other_signals, 1e-300)),
+        np.min((known + luck) / np.maximum(np.abs(found.signal - found.formula), 1e-300)),
+    ]
+    return float(min(ratios))

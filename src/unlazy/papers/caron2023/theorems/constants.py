@@ -1,0 +1,235 @@
+"""The numbers in the theorems of caron2023, and how far a run is from them.
+
+The paper's model is f = Σ_j √λ_j a_j σ(w_j·x/√d) with a_j = ±1 and Σ_j λ_j = 1, trained by gradient flow on ½ Σ_i (y_i
+- f(x_i))². All here is in these units. A run on another loss is the same flow at another speed of time: with the mean
+squared error without the half it passes 2/n as fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.activations import Activation, Relu
+from unlazy.theory._runs import probability
+
+_POINTS = 4097
+
+
+class Guarantee(NamedTuple):
+    """Theorem 4.1 (ReLU) or 4.2 (smooth activations) in numbers: from this width on, (a)-(d) with probability 1 - δ.
+
+    Without a symmetric part (γ = 0), or where κ_n is not above 0, they guarantee nothing: the width is infinite.
+    """
+
+    width: float
+    smallest: float  # (a) eig_min(Θ_t) >= γ κ_n / 4
+    rate: float  # (b) L_t <= L_0 e^(-rate t), rate = γ κ_n / 2
+    reach: float  # (c) |w_tj - w_0j| <= reach √λ_j
+    drift: float  # (d) ‖Θ_t - Θ_0‖_2
+
+
+def guarantee(
+    activation: Activation,
+    variances: np.ndarray,
+    gamma: float,
+    kappa: float,
+    n: int,
+    d: int,
+    largest: float,
+    delta: float = 0.05,
+) -> Guarantee:
+    """Give the width that Theorem 4.1 or 4.2 asks for, and what it guarantees from there on.
+
+    Parameters
+    ----------
+    activation
+        ReLU for Theorem 4.1; else |σ'| <= 1 and |σ''| <= M as Theorem 4.2 wants it.
+    variances
+        λ_{m,j} of all m nodes, summing to 1 (``asymmetrical(gamma, weights).node.variances(m)``).
+    gamma, kappa
+        The symmetric share γ, and κ_n, the smallest eigenvalue of the mean NTG: `smallest_mean_eigenvalue`.
+    n, d
+        Numbers of training points and of inputs (or features).
+    largest
+        C = max_i |y_i|.
+    delta
+        Failure probability.
+
+    The two large widths of Theorem 4.1 are printed at twice what its proof needs (`printed_width`).
+    """
+    probability(delta)
+    if not (gamma > 0 and kappa > 0):
+        return Guarantee(math.inf, 0.0, 0.0, math.inf, math.inf)
+    made = _relu if isinstance(activation, Relu) else _smooth
+    width, reach, drift = made(activation, np.asarray(variances, float), gamma, kappa, n, d, largest, delta)
+    return Guarantee(width, gamma * kappa / 4, gamma * kappa / 2, reach, drift)
+
+
+def _relu(
+    activation: Activation,
+    variances: np.ndarray,
+    gamma: float,
+    kappa: float,
+    n: int,
+    d: int,
+    largest: float,
+    delta: float,
+) -> tuple[float, float, float]:
+    size = relu_size(largest, d)
+    # The proof's D: c_{m,j} = D √λ_{m,j} in Lemma D.3.
+    spread = 2**9 * n * size / (gamma * delta**2.5 * kappa * d**0.5)
+    start = 8 * n * math.log(4 * n / delta) / (kappa * d)
+    width = max(start, (8 * n * spread / (d * kappa)) ** 2, (16**2 * n**2 * spread / (d * kappa) ** 2) ** 2)
+    total = float(np.sum(variances**1.5))
+    drift = n / d * spread * total + 2 * math.sqrt(2) * n / d * math.sqrt(spread * total)
+    return width, delta**2 / 64 * spread, drift
+
+
+def _smooth(
+    activation: Activation,
+    variances: np.ndarray,
+    gamma: float,
+    kappa: float,
+    n: int,
+    d: int,
+    largest: float,
+    delta: float,
+) -> tuple[float, float, float]:
+    size = largest**2 + start_moment(activation, d)
+    bend = curvature(activation)
+    # The proof's c_{m,j} = spread √λ_{m,j} in Lemma D.5.
+    spread = n * math.sqrt(size * 2 * 64**2 / (gamma**2 * delta**3 * kappa**2 * d))
+    start = 8 * n * math.log(2 * n / delta) / (kappa * d)
+    near = n * (bend * delta * spread) ** 2 / (8 * d**2 * kappa)
+    far = 4 * (n * bend * delta * spread) ** 2 / (d**3 * kappa**2)
+    total = spread**2 * float(np.sum(variances**2))
+    drift = n * (bend * delta) ** 2 / (64 * d**2) * total + n * bend * delta / (2 * d) ** 1.5 * math.sqrt(total)
+    return max(start, near, far), delta / 8 * spread, drift
+
+
+def printed_width(gamma: float, kappa: float, n: int, d: int, largest: float, delta: float = 0.05) -> float:
+    """Give the width that Theorem 4.1 is printed with: up to twice that of its proof."""
+    square = relu_size(largest, d) ** 2 / (gamma**2 * delta**5)
+    return max(
+        2**3 * n * math.log(4 * n / delta) / (kappa * d),
+        2**25 * n**4 * square / (kappa**4 * d**3),
+        2**35 * n**6 * square / (kappa**6 * d**5),
+    )
+
+
+def relu_size(largest: float, d: int) -> float:
+    """D_0 = √(2 C² + 2/d) of Theorem 4.1: |y - f(X; W_0)| <= D_0 √(n/δ) with probability 1 - δ/2."""
+    return math.sqrt(2 * largest**2 + 2 / d)
+
+
+def start_moment(activation: Activation, d: int) -> float:
+    """C_1 = sup_{0 < c <= 1} E[σ(c z / √d)²], z ~ N(0, 1) (eq. 13)."""
+    variances = jnp.linspace(0.0, 1 / d, 65)
+    return float(jnp.max(activation.moment(variances)))
+
+
+@functools.lru_cache(maxsize=64)
+def curvature(activation: Activation) -> float:
+    """M = sup |σ''| over |h| < 20 (Assumption 2.2(b)), kinks left out; infinite where it still grows at the ends."""
+    ends = -20.0, 20.0
+    for _ in range(2):  # on a grid, then on one around the largest value
+        points = np.linspace(*ends, _POINTS)
+        values = np.abs(np.asarray(activation.second_derivative(jnp.asarray(points)), float))
+        place = int(np.argmax(values))
+        if place in (0, _POINTS - 1) and values[place] > 1.01 * values[_POINTS // 2]:
+            return math.inf
+        ends = float(points[max(place - 1, 0)]), float(points[min(place + 1, _POINTS - 1)])
+    return float(values.max())
+
+
+class Margins(NamedTuple):
+    """How many times over (a)-(d) of Theorem 4.1 or 4.2 are met, look by look: at least 1 where they hold.
+
+    The theorem promises them only from ``width`` on; narrower networks may well keep them, and the margins say so.
+    """
+
+    smallest: np.ndarray  # (a) eig_min(Θ_t) over γ κ_n / 4
+    loss: np.ndarray  # (b) what is left to the loss over the loss
+    weights: np.ndarray  # (c) how far a node may move over how far it has moved, for the worst node
+    drift: np.ndarray  # (d) how far the NTG may move over how far it has moved
+    width: float  # that the theorem needs
+
+    def least(self) -> dict[str, float]:
+        """Give the smallest margin of each after the start: {"a": ..., "b": ..., "c": ..., "d": ...}.
+
+        At the start (b) is an equality, and (c) and (d) say nothing.
+        """
+        curves = {"a": self.smallest, "b": self.loss[1:], "c": self.weights[1:], "d": self.drift[1:]}
+        return {name: float(np.min(curve, initial=np.inf)) for name, curve in curves.items()}
+
+
+def margins(
+    promised: Guarantee,
+    variances: np.ndarray,
+    times: np.ndarray,
+    losses: np.ndarray,
+    smallest: np.ndarray,
+    movement: np.ndarray,
+    drift: np.ndarray,
+    *,
+    speed: float = 1.0,
+    resolution: float = 0.0,
+) -> Margins:
+    """Hold (a)-(d) of Theorem 4.1 or 4.2 against what a run has seen at T looks.
+
+    Parameters
+    ----------
+    promised
+        From `guarantee`.
+    variances : (m,)
+        λ_{m,j} of the nodes in ``movement``, in their order.
+    times, losses : (T,)
+        The looks, the first at t = 0, and the training loss there in any units: only its ratio to the first counts.
+    smallest : (T,)
+        eig_min of the NTG: ``Kernel()`` sees it as "smallest".
+    movement : (T, m)
+        |w_tj - w_0j|, node by node, as ``WeightMovement()`` sees it under "hidden". Some of the nodes will do.
+    drift : (T,)
+        ‖Θ_t - Θ_0‖_2, as ``Kernel()`` sees it under "drift_operator".
+    speed
+        The paper's time that passes in one unit of the run's: 1 for the sum of ½ (f - y)², 1/n for its mean, 2/n for
+        the mean without the half.
+    resolution
+        Relative error of √L, below which nobody can see a loss fall.
+
+    Where the theorem guarantees nothing (γ = 0) margins are infinite, but for (b), which then asks that the loss does
+    not rise. So are those of what has not moved.
+    """
+    shares, times, losses, smallest, movement, drift = (
+        np.asarray(values, float) for values in (variances, times, losses, smallest, movement, drift)
+    )
+    if movement.shape != (times.size, shares.size) or any(
+        one.shape != times.shape for one in (losses, smallest, drift)
+    ):
+        raise UserError(
+            f"Margins want one loss, eigenvalue and drift a look and one movement a look and node; these are "
+            f"{losses.shape}, {smallest.shape}, {drift.shape} and {movement.shape} for {times.size} looks at "
+            f"{shares.size} nodes."
+        )
+    if times.size == 0 or times[0] != 0:
+        raise UserError("Margins are taken against the start: the first look must be at t = 0.")
+    left = np.exp(-promised.rate * speed * times / 2) + resolution
+    return Margins(
+        smallest=_over(smallest, np.full(times.shape, promised.smallest)),
+        loss=_over(left, np.sqrt(losses / losses[0])) ** 2,
+        weights=_over(promised.reach * np.sqrt(shares), movement).min(axis=1),
+        drift=_over(np.full(times.shape, promised.drift), drift),
+        width=promised.width,
+    )
+
+
+def _over(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Divide; nothing below is an infinite margin, whatever is above."""
+    above, below = np.broadcast_arrays(above, below)
+    return np.split_trained(above, below, out=np.full(below.shape, np.inf), where=below != 0)

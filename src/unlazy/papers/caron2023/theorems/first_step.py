@@ -1,0 +1,198 @@
+"""Features are learnt from the first step on: the expected change of weights and of the kernel at t = 0 (section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from unlazy.activations import Activation, Relu, Tanh
+from unlazy.data import Dataset
+from unlazy.flows import Trajectory
+from unlazy.losses import Loss
+from unlazy.networks import Network, TwoLayer, with_fields
+from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
+from unlazy.papers.caron2023.theorems._problems import at_start
+from unlazy.papers.caron2023.theorems._setting import PAPER, either, model, smooth, start
+from unlazy.probes import Probe
+from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
+from unlazy.theory._runs import loss_slope, squared_loss
+
+_CLEAR = 5.0  # standard errors
+_SEEN = 3  # inputs between which the change of the kernel is looked at
+
+
+def first_weight_step(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
+    """-(1/√d) Σ_i x_i g_1(x_i): times λ_{m,j} it is E[dw_j/dt] at t = 0 (Theorem 5.1).
+
+    g_1(x) = E[σ(z) σ'(z)], z ~ N(0, |x|²/d): |x| / √(2πd) for ReLU, by quadrature else. It is 0 where σ is odd.
+    """
+    variances = jnp.mean(x**2, axis=1)
+    if isinstance(activation, Relu):
+        each = jnp.sqrt(variances / (2 * jnp.pi))
+    else:
+        each = activation.expectation(lambda z: activation(z) * activation.derivative(z), variances)
+    return -np.asarray(each @ x, float) / x.shape[1] ** 0.5
+
+
+def first_kernel_step(activation: Activation, x: Float[Array, "n d"], points: Float[Array, "p d"]) -> np.ndarray:
+    """Times Σ_j λ_{m,j}² it is E[dΘ(x_k, x_l)/dt] at t = 0 between ``points``, for training inputs x (Theorem 5.2).
+
+    -(x_k·x_l / d²) Σ_i ((x_k·x_i) g_2(x_k, x_l, x_i) + (x_l·x_i) g_2(x_l, x_k, x_i)), with g_2 = E[σ''(z_k) σ'(z_l)
+    σ'(z_i) σ(z_i)] by quadrature. Printed with d^(3/2) in place of d²: `printed_kernel_step`. Of cost p² n.
+    """
+    n, p, d = x.shape[0], points.shape[0], x.shape[1]
+    k, other, i = (index.ravel() for index in jnp.meshgrid(jnp.arange(p), jnp.arange(p), jnp.arange(n), indexing="ij"))
+    triples = jnp.stack([points[k], points[other], x[i]], axis=1)
+    third = activation.triple_expectation(_Third(activation), triples @ jnp.swapaxes(triples, 1, 2) / d)
+    half = jnp.sum(third.reshape(p, p, n) * (points @ x.T)[:, None, :], axis=2)
+    return -np.asarray(points @ points.T * (half + half.T), float) / d**2
+
+
+def printed_kernel_step(activation: Activation, x: Float[Array, "n d"], points: Float[Array, "p d"]) -> np.ndarray:
+    """Theorem 5.2 as printed: √d times too large."""
+    return x.shape[1] ** 0.5 * first_kernel_step(activation, x, points)
+
+
+class _Third(eqx.Module):
+    """σ''(u) σ'(v) σ'(w) σ(w); a module, so that it is compiled once."""
+
+    activation: Activation
+
+    def __call__(self, u: Array, v: Array, w: Array) -> Array:
+        sigma = self.activation
+        return sigma.second_derivative(u) * sigma.derivative(v) * sigma.derivative(w) * sigma(w)
+
+
+def _velocity(network: TwoLayer, data: Dataset, loss: Loss) -> Array:
+    """dw/dt of the network's own flow."""
+    return -network.pull(data.x, loss.slope(network(data.x), data.y, data.weight)).w
+
+
+def _weights(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "2 d"]:
+    """What all nodes do together, and the first: the one with the largest weight."""
+    moved = _velocity(network, *given)
+    return jnp.stack([jnp.sum(moved, axis=0), moved[0]])
+
+
+def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p"]:
+    data, loss = given
+    x = data.x[:_SEEN]
+
+    def theta(w: Array) -> Array:
+        return with_fields(network, w=w).tangent_kernel(x, x)
+
+    return jax.jvp(theta, (network.w,), (_velocity(network, data, loss),))[1]
+
+
+class WeightsMove(Theorem):
+    """Theorem 5.1: E[dw_j/dt] = -(λ_{m,j}/√d) Σ_i x_i g_1(x_i) at t = 0.
+
+    The right side is `first_weight_step`; the left is a mean over ``draws`` random starts of the network at hand, on
+    its data and loss, of the sum over nodes and of the first. For odd σ, tanh among them, both sides are 0, and so the
+    remark that the expected change does not vanish fails.
+    """
+
+    key: ClassVar[str] = "caron2023/theorem-5.1"
+    source: ClassVar[str] = f"{PAPER}, Theorem 5.1"
+    statement: ClassVar[str] = "On average over starts, weights begin to move by as much as their node weighs."
+    feasible: ClassVar[bool] = True
+    draws: int = eqx.field(static=True, default=2000)
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Nothing along the run."""
+        return []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The paper's model and activations."""
+        yield from _model(run)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Compare a mean over starts with the formula."""
+        made = model(run.start, run.data)
+        key = jax.random.key(51)
+        mean = over_starts(_weights, made.network, (run.data, run.loss), self.draws, made.n, key=key)
+        step = first_weight_step(made.network.activation, made.x)
+        predicted = loss_slope(run) * made.unit * np.stack([step, made.variances[0] * step])
+        return _equal(mean, predicted, "dw/dt")
+
+    def example(self) -> Trajectory:
+        """ReLU."""
+        return at_start(Relu(), width=32)
+
+    def counterexample(self) -> Trajectory:
+        """Tanh is odd: no weight moves on average."""
+        return at_start(Tanh(), width=32)
+
+
+class KernelMoves(Theorem):
+    """Theorem 5.2: E[dΘ/dt] at t = 0 is Σ_j λ_{m,j}² times a matrix that depends on the inputs alone.
+
+    The matrix is `first_kernel_step`; the other side is a mean over ``draws`` random starts of the network at hand, on
+    its data and loss, between the first three inputs.
+    """
+
+    key: ClassVar[str] = "caron2023/theorem-5.2"
+    source: ClassVar[str] = f"{PAPER}, Theorem 5.2"
+    statement: ClassVar[str] = "On average over starts, the kernel begins to move by as much as Σ λ²."
+    feasible: ClassVar[bool] = True
+    draws: int = eqx.field(static=True, default=4000)
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Nothing along the run."""
+        return []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The paper's model, and a smooth activation."""
+        yield from _model(run)
+        made = start(run)[1]
+        if made is not None:
+            yield from smooth(made)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Compare a mean over starts with the formula."""
+        made = model(run.start, run.data)
+        mean = over_starts(_kernel, made.network, (run.data, run.loss), self.draws, made.n, key=jax.random.key(52))
+        each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])
+        predicted = loss_slope(run) * made.unit**2 * float(made.variances @ made.variances) * each
+        return _equal(mean, predicted, "dΘ/dt")
+
+    def example(self) -> Trajectory:
+        """Tanh, few nodes."""
+        return at_start(Tanh(), width=32)
+
+    def counterexample(self) -> Trajectory:
+        """ReLU has no second derivative."""
+        return at_start(Relu(), width=32)
+
+
+def _model(run: Trajectory) -> Iterator[Hypothesis]:
+    conditions, made = start(run)
+    yield from conditions
+    yield squared_loss(run)
+    if made is not None:
+        yield from either(made)
+
+
+def _equal(mean: Mean, predicted: np.ndarray, what: str) -> Finding:
+    margin, clear = mean.against(predicted), mean.resolved(predicted)
+    numbers = {
+        "predicted size": float(np.linalg.norm(predicted)),
+        "measured size": float(np.linalg.norm(mean.value)),
+        "standard error": float(np.linalg.norm(mean.error)),
+        "draws": float(mean.draws),
+    }
+    why = (
+        f"Over {mean.draws} starts |E {what}| = {numbers['measured size']:.3g} ± {numbers['standard error']:.2g}; the "
+        f"formula gives {numbers['predicted size']:.3g}."
+    )
+    verdict = Verdict.HOLDS if margin >= 1 else Verdict.FAILS
+    if verdict is Verdict.HOLDS and clear < _CLEAR:
+        verdict = Verdict.VACUOUS
+        why += " That is too small to be told from 0 by so many draws."
+    return Finding(verdict, why, margin, numbers)

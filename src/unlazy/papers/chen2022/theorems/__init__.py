@@ -1,0 +1,55 @@
+"""Theorems of chen2022: On feature learning in neural networks with global convergence guarantees.
+
+`features` has eq. 15, `decay` what can be said along a run (eq. 14 and 16, Lemma 1), `guarantees` what can be said
+before it (Theorems 1-3, Corollary 1), `concentration` Lemma 4, and `constants` every number that they need.
+"""
+
+from unlazy.papers.chen2022.theorems._setting import gram, limit_gram
+from unlazy.papers.chen2022.theorems.concentration import EmbeddingConcentrates, concentration
+from unlazy.papers.chen2022.theorems.constants import (
+    Requirements,
+    best_interval,
+    concentration_bound,
+    features_needed,
+    find_interval,
+    kappa,
+    middle_mass,
+    printed_kappa,
+    printed_middle_mass,
+    requirements,
+    start_size,
+)
+from unlazy.papers.chen2022.theorems.decay import ActiveNeuronsStay, LossFalls, SlopesBoundedBelow
+from unlazy.papers.chen2022.theorems.features import FeaturesMustMove
+from unlazy.papers.chen2022.theorems.guarantees import (
+    FixedEmbedding,
+    RandomEmbedding,
+    ShallowIndependentInputs,
+    ThreeLayers,
+)
+
+__all__ = [
+    "ActiveNeuronsStay",
+    "EmbeddingConcentrates",
+    "FeaturesMustMove",
+    "FixedEmbedding",
+    "LossFalls",
+    "RandomEmbedding",
+    "Requirements",
+    "ShallowIndependentInputs",
+    "SlopesBoundedBelow",
+    "ThreeLayers",
+    "best_interval",
+    "concentration",
+    "concentration_bound",
+    "features_needed",
+    "find_interval",
+    "gram",
+    "kappa",
+    "limit_gram",
+    "middle_mass",
+    "printed_kappa",
+    "printed_middle_mass",
+    "requirements",
+    "start_size",
+]

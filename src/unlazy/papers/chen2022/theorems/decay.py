@@ -1,0 +1,232 @@
+"""Along a run: the loss falls while neurons are active (chen2022 eq. 14 and 16), and they stay active (Lemma 1)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import numpy as np
+
+from unlazy.activations import Activation, ActiveInterval, LeakyRelu, Tanh
+from unlazy.data import Dataset
+from unlazy.flows import Trajectory
+from unlazy.networks import Network, TwoLayer
+from unlazy.papers.chen2022.theorems._problems import small_inputs
+from unlazy.papers.chen2022.theorems._setting import (
+    PAPER,
+    active_somewhere,
+    gram,
+    is_known,
+    losses,
+    positive_definite,
+    read,
+    settled,
+)
+from unlazy.papers.chen2022.theorems.constants import find_interval, kappa, printed_kappa
+from unlazy.probes import ActiveShare, DecayRate, MeanSquareSlope, Probe, TrainLoss
+from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._fall import fall
+from unlazy.theory._runs import looked_later
+
+_FAR = 50.0  # |σ'| is looked at up to here: where it has a floor, it has long settled
+
+
+class LossFalls(Theorem):
+    """Eq. 14: -L'/L >= 2 ĉ² λ_min(G) min_a (1/m) Σ_i σ'(h_i(x_a))² at every time.
+
+    For any activation: the mean square slope is measured along the run, in place of the constant of eq. 16.
+    """
+
+    key: ClassVar[str] = "chen2022/eq-14"
+    source: ClassVar[str] = f"{PAPER}, eq. 14"
+    statement: ClassVar[str] = "While slopes are not all small, the loss falls at least at a rate set by eig_min(G)."
+    feasible: ClassVar[bool] = True
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """How fast the loss falls, and the slopes."""
+        return [DecayRate(), MeanSquareSlope()] if is_known(network) else []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The paper's model, and a positive definite G."""
+        conditions, setting = read(run)
+        yield from conditions
+        if setting is not None:
+            yield positive_definite(setting)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Compare both sides at every look."""
+        setting = settled(run)
+        slopes = np.asarray(through(run, MeanSquareSlope())["hidden"], float)
+        measured = np.asarray(through(run, DecayRate()), float)
+        guaranteed = 2 * setting.speed * setting.c**2 * setting.spectrum.smallest * slopes
+        # λ_min is known up to rounding of the largest eigenvalue.
+        slack = setting.spectrum.rounding / setting.spectrum.smallest + 1e3 * setting.precision
+        left = measured > 0  # no loss, no rate
+        margin = float(np.min(measured[left] / guaranteed[left])) if left.any() else 1.0
+        holds = bool(np.all(measured[left] >= guaranteed[left] * (1 - slack)))
+        numbers = {
+            "guaranteed rate": float(guaranteed[left].min(initial=np.inf)),
+            "measured rate": float(measured[left].min(initial=np.inf)),
+            "eig_min(G)": setting.spectrum.smallest,
+            "relative slack": slack,
+        }
+        why = (
+            f"The loss falls at rates from {numbers['measured rate']:.3g} to {measured.max():.3g}; guaranteed are "
+            f"{guaranteed.min():.3g} to {guaranteed.max():.3g} (eig_min(G) = {setting.spectrum.smallest:.3g})."
+        )
+        return Finding(Verdict.HOLDS if holds else Verdict.FAILS, why, margin, numbers)
+
+    def example(self) -> Trajectory:
+        """Tanh neurons on as many points as there are inputs."""
+        return small_inputs(self)
+
+    def counterexample(self) -> Trajectory:
+        """Parallel inputs: λ_min(G) = 0."""
+        return small_inputs(self, parallel=True)
+
+
+class SlopesBoundedBelow(Theorem):
+    """Eq. 16: L' <= -2 ĉ² λ_min(G) K_σ'² L where |σ'| >= K_σ' > 0 everywhere.
+
+    For linear and leaky ReLU activations, not for the cubic one, which the paper names too. The inequality is checked
+    in the form L^t <= L^s e^(-rate (t - s)) between neighbouring looks.
+    """
+
+    key: ClassVar[str] = "chen2022/eq-16"
+    source: ClassVar[str] = f"{PAPER}, eq. 16"
+    statement: ClassVar[str] = "Where |σ'| is bounded from below, the loss falls exponentially from the start."
+    feasible: ClassVar[bool] = True
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """The loss."""
+        return [TrainLoss()] if is_known(network) else []
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The paper's model, a positive definite G, and slopes bounded from below."""
+        conditions, setting = read(run)
+        yield from conditions
+        if setting is None:
+            return
+        yield positive_definite(setting)
+        floor = slope_floor(setting.network.activation)
+        yield Hypothesis("|σ'| bounded away from 0 everywhere", floor > 0, floor)
+        yield looked_later(run)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Hold the loss against the guaranteed rate."""
+        setting = settled(run)
+        floor = slope_floor(setting.network.activation)
+        rate = 2 * setting.speed * setting.c**2 * setting.spectrum.smallest * floor**2
+        return fall(run.times, losses(run), setting.start_loss, setting.resolution).against(rate, stepwise=True)
+
+    def example(self) -> Trajectory:
+        """Leaky ReLU."""
+        return small_inputs(self, activation=LeakyRelu(0.5))
+
+    def counterexample(self) -> Trajectory:
+        """Tanh saturates."""
+        return small_inputs(self, activation=Tanh())
+
+
+class ActiveNeuronsStay(Theorem):
+    """Lemma 1: (η^t)^(3/2) >= (η̃^0)^(3/2) - κ (√L^0 - √L^t) / ĉ, η being the share of neurons with h in I (eq. 18-19).
+
+    Neurons that start in the middle third of the active interval can leave it only while the loss falls; as long as a
+    share η^t remains, the loss falls at the rate 2 ĉ² λ_min(G) K_σ'² η^t (eq. 50). This is the part of the paper that
+    can be followed along any run. κ is that of `kappa`, not the printed one. Without an ``interval`` of your own it is
+    the one of `best_interval`.
+    """
+
+    key: ClassVar[str] = "chen2022/lemma-1"
+    source: ClassVar[str] = f"{PAPER}, Lemma 1"
+    statement: ClassVar[str] = "Neurons cannot leave the active region of σ without a fall of the loss."
+    feasible: ClassVar[bool] = True
+    interval: tuple[float, float] | None = eqx.field(static=True, default=None)
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """The loss, and the share of neurons in the interval."""
+        if not is_known(network):
+            return []
+        assert isinstance(network, TwoLayer)
+        interval = self._interval(network, np.diag(gram(network, data.x)))
+        return [] if interval is None else [TrainLoss(), ActiveShare(interval.left, interval.right)]
+
+    def _interval(self, network: TwoLayer, variances: np.ndarray) -> ActiveInterval | None:
+        if self.interval is not None:
+            return network.activation.interval(*self.interval)
+        return find_interval(network.activation, float(variances.min()), float(variances.max()))
+
+    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+        """The paper's model, a positive definite G, and an interval on which σ is active."""
+        conditions, setting = read(run)
+        yield from conditions
+        if setting is not None:
+            yield positive_definite(setting)
+            yield active_somewhere(self._interval(setting.network, np.diag(setting.gram)))
+            yield looked_later(run)
+
+    def conclude(self, run: Trajectory) -> Finding:
+        """Compare the share of active neurons with the guaranteed one at every look."""
+        setting, values = settled(run), losses(run)
+        interval = self._interval(setting.network, np.diag(setting.gram))
+        assert interval is not None
+        shares = np.asarray(through(run, ActiveShare(interval.left, interval.right))["hidden"], float)
+        middle = float(ActiveShare(*interval.middle).of(setting.network, setting.network, run.data, run.loss)["hidden"])
+        known, root = setting.spectrum, float(np.sqrt(setting.start_loss))
+        used = kappa(known.smallest, known.largest, interval) / setting.c
+        right = middle**1.5 - used * (root - np.sqrt(values))
+        guaranteed = np.maximum(right, 0.0) ** (2 / 3)
+        says = guaranteed > 0
+        numbers = {
+            "guaranteed share": float(guaranteed[-1]),
+            "measured share": float(shares.min()),
+            "share in the middle at the start": middle,
+            "guaranteed rate": 2 * setting.speed * setting.c**2 * known.smallest * interval.slope**2 * guaranteed[-1],
+            "measured rate": fall(run.times, values, setting.start_loss, setting.resolution).measured(),
+            "kappa": used * setting.c,
+            "printed kappa": printed_kappa(known.smallest, known.largest, interval),
+            "slack in √L": setting.resolution,
+            "c": setting.c,
+            "c that keeps half": 2 * used * setting.c * root / middle**1.5 if middle > 0 else float("inf"),
+        }
+        margin = float(np.min(shares[says] / guaranteed[says])) if says.any() else float("inf")
+        short = shares**1.5 < right - used * setting.resolution
+        verdict = Verdict.FAILS if short.any() else Verdict.HOLDS if says[-1] else Verdict.VACUOUS
+        worst = int(np.argmin(shares**1.5 - right))
+        seen = (run.times[worst], shares[worst], guaranteed[worst])
+        return Finding(verdict, _in_words(verdict, interval, numbers, seen), margin, numbers)
+
+    def example(self) -> Trajectory:
+        """Tanh neurons with small inputs and large read-outs."""
+        return small_inputs(self)
+
+    def counterexample(self) -> Trajectory:
+        """Parallel inputs: λ_min(G) = 0."""
+        return small_inputs(self, parallel=True)
+
+
+def slope_floor(activation: Activation) -> float:
+    """K_σ' = inf |σ'| over |h| < 50, kinks left out: the constant of eq. 16."""
+    ends = [-_FAR, *(kink for kink in sorted(activation.kinks) if abs(kink) < _FAR), _FAR]
+    return min(activation.slope_on(left, right) for left, right in itertools.pairwise(ends))
+
+
+def _in_words(verdict: Verdict, interval: ActiveInterval, numbers: dict[str, float], seen: tuple[float, ...]) -> str:
+    where = f"in I = ({interval.left:.3g}, {interval.right:.3g})"
+    if verdict is Verdict.FAILS:
+        return "At t = {:.3g} a share {:.3g} of the neurons is {where}, less than the guaranteed {:.3g}.".format(
+            *seen, where=where
+        )
+    if verdict is Verdict.VACUOUS:
+        return (
+            f"By the end of the run no active neuron is guaranteed {where}, though a share "
+            f"{numbers['measured share']:.3g} is measured: ĉ is {numbers['c']:.3g}, and "
+            f"{numbers['c that keeps half']:.3g} would guarantee that more than half of those in its middle stay."
+        )
+    return (
+        f"A share {numbers['guaranteed share']:.3g} of the neurons is guaranteed to stay {where}, "
+        f"{numbers['measured share']:.3g} does; the loss then falls at a rate of {numbers['guaranteed rate']:.3g} at "
+        f"least, measured is {numbers['measured rate']:.3g}."
+    )
