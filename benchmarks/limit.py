@@ -16,9 +16,9 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from unlazy import MeanFieldStack, RungeKutta, TrainLoss
-from unlazy.data import spherical_quadrature
 from unlazy.networks import Constant, Sphere, Tied, sphere_mean
-from unlazy.probes import FirstLayer, SecondLayer
+from unlazy.papers.ren2023.data import spherical_quadrature
+from unlazy.papers.ren2023.probes import FirstLayer, SecondLayer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _timing import best_of

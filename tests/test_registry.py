@@ -11,6 +11,12 @@ from unlazy import _registry
 from unlazy._errors import UserError, suggest
 from unlazy._registry import Kind, base_of, find, kebab, kind_of, load, members, modules, resolve, spoken, walk
 
+
+def forget():
+    for cached in (_registry._own, _registry._members):
+        cached.cache_clear()
+
+
 BASE = """
 import abc
 
@@ -82,9 +88,9 @@ def zoo(tmp_path, monkeypatch):
         (folder / f"{file}.py").write_text(text.format(package=name))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(_registry.KINDS, "animal", Kind(f"{name}._base:Animal", "Animals.", "animal", package=name))
-    _registry._members.cache_clear()
+    forget()
     yield importlib.import_module(name)
-    _registry._members.cache_clear()
+    forget()
     for module in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[module]
 

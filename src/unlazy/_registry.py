@@ -1,7 +1,7 @@
 """The registry: the members of each kind, from unlazy's own packages and from packages that join.
 
 A member of a kind is a public name that makes its base class: a concrete subclass, a function annotated to return one,
-or a ready instance. It may stand in any public file of the kind's package, or of a plug-in:
+or a ready instance. It may stand in any public file of the kind's package, of a paper's folder, or of a plug-in:
 
 - an installed package joins by an entry point in the group ``unlazy`` whose value names a module or package;
 - a package on the path joins by its name in the environment variable ``UNLAZY_PLUGINS`` (several: with commas);
@@ -29,6 +29,7 @@ from typing import Any
 from unlazy._errors import UserError, article, short, suggest
 
 GROUP, VARIABLE = "unlazy", "UNLAZY_PLUGINS"
+PAPERS = "unlazy.papers"  # each paper's folder may hold members of any kind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +85,7 @@ KINDS: dict[str, Kind] = {
     "optimiser": Kind("unlazy.flows:Optimiser", "Directions of a descent step.", "optimiser"),
     "schedule": Kind("unlazy.flows:Schedule", "Factors on the learning rate of descent.", "schedule"),
     "probe": Kind("unlazy.probes:Probe", "Quantities measured along a run.", "probe", leading=1),
-    "theorem": Kind(
-        "unlazy.theory:Theorem", "Theorems that can be checked on a run.", "theorem", "unlazy.papers", keyed=True
-    ),
+    "theorem": Kind("unlazy.theory:Theorem", "Theorems that can be checked on a run.", "theorem", PAPERS, keyed=True),
     "panel": Kind("unlazy.papers:Panel", "Figures of papers that can be reproduced.", "panel", keyed=True),
 }
 
@@ -249,23 +248,32 @@ def warnings() -> list[str]:
 
 
 def members(kind: str) -> Mapping[str, Any]:
-    """List all members of a kind by name: our own, then those of plug-ins."""
+    """List all members of a kind by name: those of its package, those of the papers, then those of plug-ins."""
     return _members(kind, plugins())
 
 
 @functools.cache
-def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
-    asked, base = KINDS[kind], base_of(kind)
-    found: dict[str, Any] = {}
-    package = asked.package or asked.base.partition(":")[0]
-    for name, member in _named(modules(importlib.import_module(package)), kind, base):
+def _own(kind: str) -> dict[str, Any]:
+    """Members in the package of the kind itself, which are found without importing the papers."""
+    return _collected(kind, KINDS[kind].package or KINDS[kind].base.partition(":")[0], {})
+
+
+def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]:
+    found = dict(known)
+    for name, member in _named(modules(importlib.import_module(package)), kind, base_of(kind)):
         if not _one(found, name, member):
             raise ValueError(f"Two members of {package} are called '{name}': rename one of them.")
+    return found
+
+
+@functools.cache
+def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
+    found = _collected(kind, PAPERS, _own(kind))
     taken = {id(member) for member in found.values()}
-    for name, member in _named(_joined(names), kind, base):
+    for name, member in _named(_joined(names), kind, base_of(kind)):
         if id(member) not in taken and not _one(found, name, member):
             where = f"{getattr(member, '__module__', type(member).__module__)}"
-            _warn(names, f"the {asked.noun} '{name}' of {where} is hidden by another of that name: rename it.")
+            _warn(names, f"the {KINDS[kind].noun} '{name}' of {where} is hidden by another of that name: rename it.")
     return found
 
 
@@ -292,17 +300,15 @@ def find(kind: str, name: str) -> Any:
     """
     if ":" in name:
         return load(name)
+    key = name if KINDS[kind].keyed else kebab(name)
+    if not plugins() and key in _own(kind):  # else a plug-in may have one of that name, which is to be said
+        return _own(kind)[key]
     known = members(kind)
-    try:
-        return known[name if KINDS[kind].keyed else kebab(name)]
-    except KeyError:
-        raise UserError(_unknown(kind, name, known)) from None
-
-
-def _unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
-    module, _, thing = name.rpartition(".")
-    own = f" One of your own is written '{module}:{thing}'." if module else ""
-    return f"There is no {spoken(kind)} called '{name}'. {suggest(kebab(name), known)}{own}"
+    if key not in known:
+        module, _, thing = name.rpartition(".")
+        own = f" One of your own is written '{module}:{thing}'." if module else ""
+        raise UserError(f"There is no {spoken(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
+    return known[key]
 
 
 # ---------------------------------------------------------------- from anything a user gives to a member
@@ -331,7 +337,7 @@ def resolve(kind: str, value: Any) -> Any:
         return member
     check_maker(kind, member, called)
     if is_plain(kind, member):
-        return from_plain(kind, member)
+        return load(asked.plain)(member) if asked.plain else member  # a plain function is a probe already
     needed = [
         parameter.name
         for parameter in inspect.signature(member).parameters.values()
@@ -360,11 +366,6 @@ def is_plain(kind: str, member: Any) -> bool:
     return bool(KINDS[kind].leading) and not inspect.isclass(member) and not makes(member, base_of(kind))
 
 
-def from_plain(kind: str, function: Any) -> Any:
-    """Make a member of a plain function; a probe is one already."""
-    return load(KINDS[kind].plain)(function) if KINDS[kind].plain else function
-
-
 def finish(kind: str, made: Any, called: str) -> Any:
     """Check that what a maker made is a member of ``kind``; plain data become one."""
     base, asked = base_of(kind), KINDS[kind]
@@ -375,7 +376,7 @@ def finish(kind: str, made: Any, called: str) -> Any:
     raise UserError(f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was wanted.")
 
 
-def choose(kind: str, name: str | None = None, known: Mapping[str, Any] | None = None) -> list[Any]:
+def choose(kind: str, name: str | None = None) -> list[Any]:
     """Give instances of a kind whose members have keys: the one called ``name``, all of a paper, or all there are.
 
     Parameters
@@ -384,12 +385,10 @@ def choose(kind: str, name: str | None = None, known: Mapping[str, Any] | None =
         "theorem" or "panel".
     name
         A key ("chen2022/fig1"), a paper ("chen2022"), or ``package.module:Thing``.
-    known
-        What to choose from, by key, if not all members of the kind.
     """
     if name is not None and ":" in name:
         return [resolve(kind, name)]
-    known = members(kind) if known is None else known
+    known = members(kind)
     if name is None or name in known:
         return [resolve(kind, member) for member in (known.values() if name is None else [known[name]])]
     of_paper = [resolve(kind, member) for key, member in known.items() if key.partition("/")[0] == name]

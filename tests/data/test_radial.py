@@ -6,7 +6,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from unlazy._errors import UserError
-from unlazy.data import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
+from unlazy.papers.ren2023.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
 
 DIMENSIONS = [1, 2, 3, 4, 7, 10, 33, 100, 101, 1000]
 

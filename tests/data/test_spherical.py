@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 from unlazy._errors import UserError
-from unlazy.data import SphericalSource, radial_quadrature, sample_radii, spherical, spherical_quadrature
-from unlazy.data.spherical import quantile, survival
 from unlazy.flows import Descent, Flow
 from unlazy.lab import build
 from unlazy.losses import Squared
 from unlazy.networks import TwoLayer
+from unlazy.papers.ren2023.data import SphericalSource, quantile, spherical, spherical_quadrature, survival
+from unlazy.papers.ren2023.radial import radial_quadrature, sample_radii
 from unlazy.probes import TrainLoss
 
 LAWS = ["heavy-tailed", "gaussian", "ball"]

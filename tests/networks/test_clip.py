@@ -12,7 +12,7 @@ from scipy import integrate, special
 from close import close
 from unlazy._errors import UserError
 from unlazy.activations import Tanh
-from unlazy.data import Dataset, spherical_quadrature
+from unlazy.data import Dataset
 from unlazy.flows import Descent, Exponential, Linearised, RungeKutta, velocity
 from unlazy.losses import Squared
 from unlazy.networks import (
@@ -26,7 +26,9 @@ from unlazy.networks import (
     split_trained,
     with_fields,
 )
-from unlazy.probes import FirstLayer, SecondLayer, TrainLoss
+from unlazy.papers.ren2023.data import spherical_quadrature
+from unlazy.papers.ren2023.probes import FirstLayer, SecondLayer
+from unlazy.probes import TrainLoss
 
 KEY = jax.random.key(7)
 D = 4

@@ -14,7 +14,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.losses import Squared
 from unlazy.networks import Constant, Given, MeanFieldStack, Normal, TwoLayer, with_fields
-from unlazy.probes import (
+from unlazy.papers.aiad2026.probes import (
     BackwardSignals,
     Channels,
     ChannelSpectrum,
@@ -23,9 +23,12 @@ from unlazy.probes import (
     Preactivations,
     Spikes,
     SymmetryDefect,
-    TrainedNeurons,
+    log_ratios,
+    odd_share,
+    sharpness,
+    spectrum,
 )
-from unlazy.probes.channels import log_ratios, odd_share, sharpness, spectrum
+from unlazy.probes import TrainedNeurons
 
 LINE = np.linspace(-1, 1, 401)
 X = jnp.linspace(-1, 1, 9)[:, None]

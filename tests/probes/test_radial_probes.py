@@ -8,10 +8,17 @@ import pytest
 
 from close import close
 from unlazy._errors import UserError
-from unlazy.data import spherical, spherical_quadrature
 from unlazy.losses import Squared
 from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, TwoLayer, sphere_mean
-from unlazy.probes import ClipActivity, FirstLayer, LimitDistance, LossDecomposition, RadialProfile, SecondLayer
+from unlazy.papers.ren2023.data import spherical, spherical_quadrature
+from unlazy.papers.ren2023.probes import (
+    ClipActivity,
+    FirstLayer,
+    LimitDistance,
+    LossDecomposition,
+    RadialProfile,
+    SecondLayer,
+)
 
 D = 4
 LOSS = Squared()

@@ -18,12 +18,13 @@ from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
 from unlazy.networks import Constant, MeanFieldStack, Normal, TwoLayer, Uniform, split_trained, with_fields
 from unlazy.papers.aiad2026 import theorems as aiad
+from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems._problems import few_points, fitted, odd_channels, one_spike, two_spikes
 from unlazy.papers.aiad2026.theorems._setting import feature_kernel, integrated
 from unlazy.papers.aiad2026.theorems.limit_point import loss_speed
 from unlazy.papers.aiad2026.theorems.one_spike import closed_under_flips, mixing, symmetry_chance
 from unlazy.papers.chen2022.theorems.decay import slope_floor
-from unlazy.probes import ChannelDrive, TrainedNeurons, TrainLoss
+from unlazy.probes import TrainedNeurons, TrainLoss
 from unlazy.theory import Verdict
 from unlazy.theory.coupling import distance
 

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from close import close
-from unlazy.data import Dataset, radial_cdf, spherical
+from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
 from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, sphere_mean, split_trained
 from unlazy.papers.ren2023 import theorems as ren
-from unlazy.probes import FirstLayer, LossDecomposition, SecondLayer, TrainLoss
-from unlazy.probes.radial import slope
+from unlazy.papers.ren2023.data import spherical
+from unlazy.papers.ren2023.probes import FirstLayer, LossDecomposition, SecondLayer, slope
+from unlazy.papers.ren2023.radial import radial_cdf
+from unlazy.probes import TrainLoss
 from unlazy.theory import Verdict
 
 D = 4
@@ -154,7 +156,7 @@ def test_lemma_b_1_tail_bound_has_the_constant_of_its_density():
 
 def test_bounds_that_are_needed_are_enough_and_not_idle(data):
     """Lemma 4.1 with constants: no pull is longer than the bound worked out, and some come near it."""
-    from unlazy.probes import ClipActivity
+    from unlazy.papers.ren2023.probes import ClipActivity
 
     network = learner((40, 5), mean=-0.5, spread=0.02, bias=0.6, clip=(1.0, 1.0, 1.0))
     second, first, clips = (

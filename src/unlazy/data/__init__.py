@@ -6,10 +6,6 @@ sample weights. The sample axis comes first; a scalar target has shape (n,), k t
 
 - ``synthetic``: the laws that papers write down. ``random_labels``, ``quadratic_teacher``, ``orthogonal_clusters``
   (chen2022); ``sphere_sine`` (caron2023); ``cosine``, ``chirp``, ``two_sided_step`` (aiad2026).
-- ``radial``: the heavy-tailed inputs of ren2023, as samples (``heavy_tailed``) or as weighted quadrature nodes
-  (``radial_quadrature``), with the density, distribution function and sampler of the radius.
-- ``spherical``: other spherically symmetric laws beside it, with tails weighted by importance (``spherical``), their
-  quadratures (``spherical_quadrature``), and fresh samples for each step of descent (``SphericalSource``).
 - ``images``: ``mnist``, ``cifar10``, ``digits``.
 - ``tabular``: ``concrete``, ``energy``, ``airfoil``, ``plant``.
 - ``files``: your own, from a table of numbers (``csv``) or a file of NumPy (``npz``).
@@ -22,13 +18,11 @@ set is adding a function: any public one, in a public module of this package or 
 ``Dataset``, is found by recipes; `reads` says which of its options name files.
 """
 
-from unlazy.data._base import Dataset, split
+from unlazy.data._base import Dataset, Source, split
 from unlazy.data._download import at_hand
 from unlazy.data._own import as_dataset, one_hot, reads
 from unlazy.data.files import csv, npz
 from unlazy.data.images import cifar10, digits, mnist
-from unlazy.data.radial import heavy_tailed, radial_cdf, radial_density, radial_quadrature, sample_radii
-from unlazy.data.spherical import Source, SphericalSource, spherical, spherical_quadrature
 from unlazy.data.synthetic import (
     chirp,
     cosine,
@@ -43,7 +37,6 @@ from unlazy.data.tabular import airfoil, concrete, energy, plant
 __all__ = [
     "Dataset",
     "Source",
-    "SphericalSource",
     "airfoil",
     "as_dataset",
     "at_hand",
@@ -54,22 +47,15 @@ __all__ = [
     "csv",
     "digits",
     "energy",
-    "heavy_tailed",
     "mnist",
     "npz",
     "one_hot",
     "orthogonal_clusters",
     "plant",
     "quadratic_teacher",
-    "radial_cdf",
-    "radial_density",
-    "radial_quadrature",
     "random_labels",
     "reads",
-    "sample_radii",
     "sphere_sine",
-    "spherical",
-    "spherical_quadrature",
     "split",
     "two_sided_step",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,14 @@ class Dataset(eqx.Module):
                     f"{bad} of the {values.size} entries of {what} in data set '{self.name}' are NaN or infinite: "
                     "clean or drop those samples first."
                 )
+
+
+class Source(eqx.Module):
+    """Where fresh samples come from, inside compiled code: `Descent(source=...)` draws a batch from it each step."""
+
+    @abc.abstractmethod
+    def draw(self, n: int, *, key: KeyLike) -> Dataset:
+        """Give n new samples."""
 
 
 def generator(key: KeyLike) -> np.random.Generator:

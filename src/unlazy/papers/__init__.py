@@ -18,7 +18,7 @@ def choose(name: str) -> list[Panel]:
         A panel ("chen2022/fig1"), a paper ("chen2022") for all of its panels, or one of your own as
         "package.module:name".
     """
-    return _registry.choose("panel", name, panels())
+    return _registry.choose("panel", name)
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._observation import Observation
-from unlazy.networks import Layer, Network
+from unlazy.networks import Layer, MeanFieldStack, Network
 from unlazy.probes._base import Probe
 
 
@@ -84,3 +84,29 @@ class MeanSquareSlope(Probe):
             return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
 
         return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}
+
+
+def raw_stack(network: Network) -> MeanFieldStack:
+    """The stack on raw inputs, whatever coordinates it is trained in."""
+    there = network.restore()
+    if not isinstance(there, MeanFieldStack):
+        raise UserError(
+            f"Channels are those of a MeanFieldStack; {type(there).__name__} has none: leave this probe out."
+        )
+    return there
+
+
+class TrainedNeurons(Probe):
+    """What is trained of the first ``neurons`` neurons (all by default) of each block: a row (A_j, w_j, b_j) each.
+
+    Two networks that share these neurons at the start are compared by them (aiad2026 Theorem 2.3).
+    """
+
+    neurons: int | None = eqx.field(static=True, default=None)
+
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
+        """Copy the rows."""
+        rows = raw_stack(obs.network).trained_rows()
+        if not rows:
+            raise UserError("No neuron of this stack is trained: leave this probe out.")
+        return {name: values[: self.neurons] for name, values in rows.items()}

@@ -14,7 +14,7 @@ from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps, label_axes, median_range, plural
 from unlazy.papers.aiad2026 import _draw as draw
 from unlazy.papers.aiad2026._settings import adam, epoch_of, epochs_of, low_rank, target_of, times_of
-from unlazy.probes.channels import odd_share
+from unlazy.papers.aiad2026.probes import odd_share
 
 if TYPE_CHECKING:
     import xarray as xr

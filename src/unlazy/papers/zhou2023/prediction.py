@@ -93,7 +93,7 @@ class Measured:
     @property
     def ratio(self) -> float:
         """Seen over predicted."""
-        return self.observed / self.predicted
+        return self.seen / self.predicted
 
 
 def measure(run: xr.Dataset) -> Measured:

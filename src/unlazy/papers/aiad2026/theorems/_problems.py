@@ -15,7 +15,8 @@ from unlazy.data import Dataset, two_sided_step
 from unlazy.flows import RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
 from unlazy.networks import Constant, Given, Law, MeanFieldStack, Normal, Uniform
-from unlazy.probes import ChannelDrive, TrainedNeurons, TrainLoss
+from unlazy.papers.aiad2026.probes import ChannelDrive
+from unlazy.probes import TrainedNeurons, TrainLoss
 
 _EXACT = RungeKutta(rtol=1e-9, atol=1e-11)
 

@@ -10,11 +10,12 @@ from scipy.interpolate import make_interp_spline
 
 from unlazy.flows import Trajectory
 from unlazy.networks import Block, Limit, MeanFieldStack, Network, kernel_of
-from unlazy.probes import ChannelDrive, Probe
+from unlazy.papers.aiad2026.probes import ChannelDrive
+from unlazy.probes import Probe
 from unlazy.theory._base import Hypothesis, through
 from unlazy.theory._runs import relative_error
 
-PAPER = "Aiad, Yang, Zhang (2026)"
+AUTHORS = "Aiad, Yang, Zhang (2026)"
 DRIVE = ChannelDrive()
 
 

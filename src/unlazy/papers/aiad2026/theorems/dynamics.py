@@ -14,8 +14,8 @@ from unlazy.flows import Trajectory, velocity
 from unlazy.networks import Block, MeanFieldStack, Network, Samples, split_trained
 from unlazy.papers.aiad2026.theorems._problems import few_points
 from unlazy.papers.aiad2026.theorems._setting import (
+    AUTHORS,
     DRIVE,
-    PAPER,
     drive,
     driven,
     feature_kernel,
@@ -43,7 +43,7 @@ class ChannelsMove(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/eq-10"
-    source: ClassVar[str] = f"{PAPER}, eq. 10"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 10"
     statement: ClassVar[str] = "Channels move by kernel bumps on the data, as high as residual times signal."
     feasible: ClassVar[bool] = True
 
@@ -112,7 +112,7 @@ class KernelBumps(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/eq-16"
-    source: ClassVar[str] = f"{PAPER}, eq. 14-16 and eq. 4"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 14-16 and eq. 4"
     statement: ClassVar[str] = "On finitely many points a channel is its start plus one kernel bump a point."
     feasible: ClassVar[bool] = True
 

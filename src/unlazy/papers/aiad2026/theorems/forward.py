@@ -12,7 +12,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
 from unlazy.papers.aiad2026.theorems._problems import few_points
-from unlazy.papers.aiad2026.theorems._setting import DRIVE, PAPER, drive, three_layers
+from unlazy.papers.aiad2026.theorems._setting import AUTHORS, DRIVE, drive, three_layers
 from unlazy.papers.aiad2026.theorems.width import is_finite, two_blocks
 from unlazy.probes import Probe, TrainedNeurons
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
@@ -48,7 +48,7 @@ class ForwardLipschitz(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/lemma-d.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.1 (second layer)"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.1 (second layer)"
     statement: ClassVar[str] = "Second-layer neurons move no further than the weights below allow."
     feasible: ClassVar[bool] = True
 
@@ -93,7 +93,7 @@ class ForwardBound(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/lemma-e.2"
-    source: ClassVar[str] = f"{PAPER}, Lemma E.2"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma E.2"
     statement: ClassVar[str] = "Second-layer pre-activations are bounded by mixing entries times first-layer weights."
     feasible: ClassVar[bool] = True
 

@@ -15,7 +15,7 @@ from unlazy.flows import Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import Block, MeanFieldStack, Network
 from unlazy.papers.aiad2026.theorems._problems import fitted, odd_channels
-from unlazy.papers.aiad2026.theorems._setting import PAPER, feature_kernel, first_block, random_features, shares
+from unlazy.papers.aiad2026.theorems._setting import AUTHORS, feature_kernel, first_block, random_features, shares
 from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
@@ -119,7 +119,7 @@ class LimitsAreGlobal(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.2"
-    source: ClassVar[str] = f"{PAPER}, Theorem 2.2"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 2.2"
     statement: ClassVar[str] = "Where a low-rank random-feature network comes to rest, its loss is zero."
     feasible: ClassVar[bool] = True
     tolerance: float = eqx.field(static=True, default=1e-2)

@@ -15,8 +15,8 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Block, MeanFieldStack, Network
 from unlazy.papers.aiad2026.theorems._problems import one_spike
 from unlazy.papers.aiad2026.theorems._setting import (
+    AUTHORS,
     DRIVE,
-    PAPER,
     drive,
     feature_kernel,
     from_start,
@@ -70,7 +70,7 @@ class HalfSpaces(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma H.1"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma H.1"
     statement: ClassVar[str] = "A half-space holds half of the first and second moments of a symmetric entry."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
@@ -182,7 +182,7 @@ class OneSparse(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.2"
-    source: ClassVar[str] = f"{PAPER}, Lemma H.2"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma H.2"
     statement: ClassVar[str] = "One channel that starts alone stays alone, and grows while the output is too low."
     feasible: ClassVar[bool] = True
 

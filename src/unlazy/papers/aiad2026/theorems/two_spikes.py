@@ -12,8 +12,8 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Network
 from unlazy.papers.aiad2026.theorems._problems import two_spikes
 from unlazy.papers.aiad2026.theorems._setting import (
+    AUTHORS,
     DRIVE,
-    PAPER,
     drive,
     feature_kernel,
     integrated,
@@ -102,7 +102,7 @@ class LeadGrows(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/theorem-3.1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 3.1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 3.1"
     statement: ClassVar[str] = "A channel whose signal leads by more than its value comes to lead by more."
     feasible: ClassVar[bool] = True
 

@@ -15,7 +15,7 @@ from unlazy.flows import Descent, RungeKutta, Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import Block, MeanFieldStack, Network
 from unlazy.papers.aiad2026.theorems._problems import few_points, wide
-from unlazy.papers.aiad2026.theorems._setting import PAPER, is_random_features, random_features
+from unlazy.papers.aiad2026.theorems._setting import AUTHORS, is_random_features, random_features
 from unlazy.probes import Probe, TrainedNeurons, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 from unlazy.theory._runs import looked_later, probability
@@ -150,7 +150,7 @@ class NearItsLimit(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.3"
-    source: ClassVar[str] = f"{PAPER}, Theorem 2.3 (G.1)"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 2.3 (G.1)"
     statement: ClassVar[str] = "A finite network stays within n^(-1/2) + step^(1/2) of its limit, up to a constant."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -210,7 +210,7 @@ class LossNearItsLimit(Theorem):
     """
 
     key: ClassVar[str] = "aiad2026/corollary-g.1"
-    source: ClassVar[str] = f"{PAPER}, Corollary G.1"
+    source: ClassVar[str] = f"{AUTHORS}, Corollary G.1"
     statement: ClassVar[str] = "The loss of a finite network stays near that of its limit."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)

@@ -32,7 +32,7 @@ class Mean(NamedTuple):
         """Give how many times the largest deviation from ``predicted`` fits into what chance allows for all entries."""
         allowed = -float(ndtri(_CHANCE / (2 * self.value.size)))
         apart = np.abs(self.value - predicted)
-        worst = np.max(np.split_trained(apart, self.error, out=np.where(apart > 0, np.inf, 0.0), where=self.error > 0))
+        worst = np.max(np.divide(apart, self.error, out=np.where(apart > 0, np.inf, 0.0), where=self.error > 0))
         return allowed / worst if worst > 0 else np.inf
 
     def resolved(self, predicted: np.ndarray) -> float:

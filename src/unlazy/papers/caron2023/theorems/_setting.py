@@ -28,7 +28,7 @@ from unlazy.probes import Kernel, Probe, TrainLoss, WeightMovement
 from unlazy.theory._base import Hypothesis, through
 from unlazy.theory._runs import gaussian_weights, gradient_flow, loss_slope, no_biases, relative_error, squared_loss
 
-PAPER = "Caron, Ayed, Jung, Lee, Lee, Yang (2023)"
+AUTHORS = "Caron, Ayed, Jung, Lee, Lee, Yang (2023)"
 
 PROBES: tuple[Probe, ...] = (TrainLoss(), Kernel(), WeightMovement())
 

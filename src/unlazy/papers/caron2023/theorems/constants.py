@@ -232,4 +232,4 @@ def margins(
 def _over(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Divide; nothing below is an infinite margin, whatever is above."""
     above, below = np.broadcast_arrays(above, below)
-    return np.split_trained(above, below, out=np.full(below.shape, np.inf), where=below != 0)
+    return np.divide(above, below, out=np.full(below.shape, np.inf), where=below != 0)

@@ -18,7 +18,7 @@ from unlazy.losses import Loss
 from unlazy.networks import Network, TwoLayer, with_fields
 from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
 from unlazy.papers.caron2023.theorems._problems import at_start
-from unlazy.papers.caron2023.theorems._setting import PAPER, either, model, smooth, start
+from unlazy.papers.caron2023.theorems._setting import AUTHORS, either, model, smooth, start
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 from unlazy.theory._runs import loss_slope, squared_loss
@@ -99,7 +99,7 @@ class WeightsMove(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 5.1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 5.1"
     statement: ClassVar[str] = "On average over starts, weights begin to move by as much as their node weighs."
     feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=2000)
@@ -138,7 +138,7 @@ class KernelMoves(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.2"
-    source: ClassVar[str] = f"{PAPER}, Theorem 5.2"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 5.2"
     statement: ClassVar[str] = "On average over starts, the kernel begins to move by as much as Σ λ²."
     feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=4000)

@@ -25,7 +25,7 @@ from unlazy.losses import Squared
 from unlazy.networks import Network, Zipf, asymmetrical
 from unlazy.papers.caron2023.theorems._problems import three_points, two_points
 from unlazy.papers.caron2023.theorems._setting import (
-    PAPER,
+    AUTHORS,
     PROBES,
     Model,
     Path,
@@ -58,7 +58,7 @@ class ReluPathSuffices(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.3"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.3"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.3"
     statement: ClassVar[str] = (
         "ReLU networks that start near enough to the targets converge, and stay near their start."
     )
@@ -97,7 +97,7 @@ class SmoothPathSuffices(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.5"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.5"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.5"
     statement: ClassVar[str] = "Smooth networks that start near enough to the targets converge near their start."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -134,7 +134,7 @@ class ReluConverges(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 4.1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 4.1"
     statement: ClassVar[str] = "Wide enough ReLU networks with γ > 0 fit any targets at a linear rate."
     feasible: ClassVar[bool] = False
     delta: float = eqx.field(static=True, default=0.05)
@@ -171,7 +171,7 @@ class SmoothConverges(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.2"
-    source: ClassVar[str] = f"{PAPER}, Theorem 4.2"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 4.2"
     statement: ClassVar[str] = "Wide enough smooth networks with γ > 0 fit any targets at a linear rate."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)

@@ -19,7 +19,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
 from unlazy.papers.caron2023.theorems._problems import three_points
 from unlazy.papers.caron2023.theorems._setting import (
-    PAPER,
+    AUTHORS,
     Model,
     along,
     gaussian,
@@ -48,7 +48,7 @@ class EigenvalueBringsDecay(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.1"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.1"
     statement: ClassVar[str] = "While eig_min of the NTG is above 0 the loss falls fast, and no weight moves far."
     feasible: ClassVar[bool] = True
 
@@ -106,7 +106,7 @@ class ReluKernelStays(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.2"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.2"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.2"
     statement: ClassVar[str] = "While ReLU nodes stay near their start, so does the kernel, with high probability."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -159,7 +159,7 @@ class SmoothKernelStays(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.4"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.4"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.4"
     statement: ClassVar[str] = "While smooth nodes stay near their start, so does the kernel."
     feasible: ClassVar[bool] = True
 

@@ -19,7 +19,7 @@ from unlazy.networks import Network, TwoLayer, Zipf, asymmetrical, mean_field, m
 from unlazy.papers.caron2023.theorems._draws import over_starts
 from unlazy.papers.caron2023.theorems._problems import at_start
 from unlazy.papers.caron2023.theorems._setting import (
-    PAPER,
+    AUTHORS,
     Model,
     either,
     gaussian,
@@ -51,7 +51,7 @@ class MeanKernelPositive(Theorem):
     """Prop. 3.1: κ_n = eig_min(Θ*) > 0 where no two inputs are parallel (eq. 10)."""
 
     key: ClassVar[str] = "caron2023/proposition-3.1"
-    source: ClassVar[str] = f"{PAPER}, Proposition 3.1 and eq. 10"
+    source: ClassVar[str] = f"{AUTHORS}, Proposition 3.1 and eq. 10"
     statement: ClassVar[str] = "The mean tangent kernel of inputs that are not parallel is positive definite."
     feasible: ClassVar[bool] = True
 
@@ -97,7 +97,7 @@ class KernelNearItsLimit(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/proposition-3.3"
-    source: ClassVar[str] = f"{PAPER}, Proposition 3.3"
+    source: ClassVar[str] = f"{AUTHORS}, Proposition 3.3"
     statement: ClassVar[str] = "As width grows the NTG at the start tends to a limit, random where γ < 1."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -153,7 +153,7 @@ class KernelVaries(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/eq-12"
-    source: ClassVar[str] = f"{PAPER}, eq. 12"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 12"
     statement: ClassVar[str] = "How much the NTG varies from start to start is set by the sum of squared node weights."
     feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=1000)
@@ -215,7 +215,7 @@ class NodeSums(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/proposition-a.2"
-    source: ClassVar[str] = f"{PAPER}, Proposition A.2"
+    source: ClassVar[str] = f"{AUTHORS}, Proposition A.2"
     statement: ClassVar[str] = "Node weights sum to 1, and their powers to what the asymmetric share makes of them."
     feasible: ClassVar[bool] = True
 
@@ -267,7 +267,7 @@ class StartConcentrates(Theorem):
     """
 
     key: ClassVar[str] = "caron2023/proposition-c.1"
-    source: ClassVar[str] = f"{PAPER}, Proposition C.1"
+    source: ClassVar[str] = f"{AUTHORS}, Proposition C.1"
     statement: ClassVar[str] = "Wide networks start with a kernel whose smallest eigenvalue is above γ κ_n / 2."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)

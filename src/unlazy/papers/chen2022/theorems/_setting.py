@@ -27,7 +27,7 @@ from unlazy.probes import TrainLoss
 from unlazy.theory._base import Hypothesis, through
 from unlazy.theory._runs import gradient_flow, loss_slope, no_biases, relative_error, squared_loss
 
-PAPER = "Chen, Vanden-Eijnden, Bruna (2022)"
+AUTHORS = "Chen, Vanden-Eijnden, Bruna (2022)"
 
 
 def gram(network: TwoLayer, x: Array) -> np.ndarray:

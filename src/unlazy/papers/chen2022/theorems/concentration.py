@@ -15,7 +15,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Infinite, Network, RandomLayers, TwoLayer
 from unlazy.papers.chen2022.theorems._problems import small_inputs
-from unlazy.papers.chen2022.theorems._setting import PAPER, gram, limit_gram
+from unlazy.papers.chen2022.theorems._setting import AUTHORS, gram, limit_gram
 from unlazy.papers.chen2022.theorems.constants import concentration_bound, features_needed, start_size
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
@@ -29,7 +29,7 @@ class EmbeddingConcentrates(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/lemma-4"
-    source: ClassVar[str] = f"{PAPER}, Lemma 4"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 4"
     statement: ClassVar[str] = "The Gram matrix of D random features is within order D^-1/2 of its limit."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)

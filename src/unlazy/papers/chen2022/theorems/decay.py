@@ -15,7 +15,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
 from unlazy.papers.chen2022.theorems._problems import small_inputs
 from unlazy.papers.chen2022.theorems._setting import (
-    PAPER,
+    AUTHORS,
     active_somewhere,
     gram,
     is_known,
@@ -40,7 +40,7 @@ class LossFalls(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/eq-14"
-    source: ClassVar[str] = f"{PAPER}, eq. 14"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 14"
     statement: ClassVar[str] = "While slopes are not all small, the loss falls at least at a rate set by eig_min(G)."
     feasible: ClassVar[bool] = True
 
@@ -95,7 +95,7 @@ class SlopesBoundedBelow(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/eq-16"
-    source: ClassVar[str] = f"{PAPER}, eq. 16"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 16"
     statement: ClassVar[str] = "Where |σ'| is bounded from below, the loss falls exponentially from the start."
     feasible: ClassVar[bool] = True
 
@@ -140,7 +140,7 @@ class ActiveNeuronsStay(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/lemma-1"
-    source: ClassVar[str] = f"{PAPER}, Lemma 1"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 1"
     statement: ClassVar[str] = "Neurons cannot leave the active region of σ without a fall of the loss."
     feasible: ClassVar[bool] = True
     interval: tuple[float, float] | None = eqx.field(static=True, default=None)

@@ -12,7 +12,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer, ntk
 from unlazy.papers.chen2022.theorems._problems import small_inputs
-from unlazy.papers.chen2022.theorems._setting import PAPER, one_size
+from unlazy.papers.chen2022.theorems._setting import AUTHORS, one_size
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 
@@ -25,7 +25,7 @@ class FeaturesMustMove(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/eq-15"
-    source: ClassVar[str] = f"{PAPER}, eq. 15"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 15"
     statement: ClassVar[str] = "In the mean-field scaling features move at least as much as the function does."
     feasible: ClassVar[bool] = True
 

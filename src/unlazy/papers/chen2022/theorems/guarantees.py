@@ -17,7 +17,7 @@ from unlazy.flows import Trajectory
 from unlazy.networks import Identity, Network, RandomLayers
 from unlazy.papers.chen2022.theorems._problems import small_inputs
 from unlazy.papers.chen2022.theorems._setting import (
-    PAPER,
+    AUTHORS,
     Setting,
     Spectrum,
     active_somewhere,
@@ -51,7 +51,7 @@ class FixedEmbedding(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/theorem-1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 1"
     statement: ClassVar[str] = "On independent features, with c and m large enough, the loss falls exponentially to 0."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -99,7 +99,7 @@ class ShallowIndependentInputs(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/corollary-1"
-    source: ClassVar[str] = f"{PAPER}, Corollary 1"
+    source: ClassVar[str] = f"{AUTHORS}, Corollary 1"
     statement: ClassVar[str] = "A wide shallow network with n <= d independent inputs fits them at a linear rate."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -140,7 +140,7 @@ class RandomEmbedding(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/theorem-2"
-    source: ClassVar[str] = f"{PAPER}, Theorem 2"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 2"
     statement: ClassVar[str] = "On many random features, with c and m large enough, the loss falls exponentially to 0."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
@@ -177,7 +177,7 @@ class ThreeLayers(Theorem):
     """
 
     key: ClassVar[str] = "chen2022/theorem-3"
-    source: ClassVar[str] = f"{PAPER}, Theorem 3"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 3"
     statement: ClassVar[str] = "A wide three-layer network, its first layer frozen, fits any n points at a linear rate."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from unlazy.data import Dataset, heavy_tailed, spherical
+from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, Trajectory
 from unlazy.networks import (
     Block,
@@ -25,10 +25,13 @@ from unlazy.networks import (
     is_learner,
     sphere_mean,
 )
-from unlazy.probes import ClipActivity, FirstLayer, LossDecomposition, Probe, SecondLayer, TrainLoss
+from unlazy.papers.ren2023.data import spherical
+from unlazy.papers.ren2023.probes import ClipActivity, FirstLayer, LossDecomposition, SecondLayer
+from unlazy.papers.ren2023.radial import heavy_tailed
+from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Hypothesis, through
 
-PAPER = "Ren, Zhou, Ge (2023)"
+AUTHORS = "Ren, Zhou, Ge (2023)"
 _DELTA = 1e-3  # how often a test of symmetry may reject what is symmetric
 
 

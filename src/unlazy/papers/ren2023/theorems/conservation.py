@@ -11,8 +11,9 @@ import numpy as np
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import MeanFieldStack, Network, sphere_mean
+from unlazy.papers.ren2023.probes import FirstLayer, LossDecomposition, SecondLayer
 from unlazy.papers.ren2023.theorems._setting import (
-    PAPER,
+    AUTHORS,
     both_trained,
     decomposed,
     is_finite,
@@ -27,7 +28,7 @@ from unlazy.papers.ren2023.theorems._setting import (
     unclipped,
     widest,
 )
-from unlazy.probes import FirstLayer, LossDecomposition, Probe, SecondLayer, TrainLoss
+from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
 from unlazy.theory._runs import gradient_flow, looked_later, relative_error
 
@@ -39,7 +40,7 @@ class Conserved(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-d.18"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.18 (its conserved quantity)"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.18 (its conserved quantity)"
     statement: ClassVar[str] = "α and the mean square of w_2 grow together: their difference is conserved."
     feasible: ClassVar[bool] = True
 
@@ -87,7 +88,7 @@ class SpreadFalls(Theorem):
     """Lemma D.14: the distance of two second-layer neurons never grows while both are active on |x| <= 1."""
 
     key: ClassVar[str] = "ren2023/lemma-d.14"
-    source: ClassVar[str] = f"{PAPER}, Lemma D.14"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma D.14"
     statement: ClassVar[str] = "The spread of the second layer never grows in stage 2."
     feasible: ClassVar[bool] = True
 
@@ -145,7 +146,7 @@ class Decomposition(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/eq-6"
-    source: ClassVar[str] = f"{PAPER}, eq. 6 (Lemma D.10)"
+    source: ClassVar[str] = f"{AUTHORS}, eq. 6 (Lemma D.10)"
     statement: ClassVar[str] = "The loss is that of the limit plus that of the first layer's error."
     feasible: ClassVar[bool] = True
     tolerance: float = eqx.field(static=True, default=0.2)

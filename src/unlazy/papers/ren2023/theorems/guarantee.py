@@ -12,7 +12,7 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Block, Network
-from unlazy.papers.ren2023.theorems._setting import PAPER, first_stage, is_known, layers, model, seen, symmetric
+from unlazy.papers.ren2023.theorems._setting import AUTHORS, first_stage, is_known, layers, model, seen, symmetric
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 
@@ -35,7 +35,7 @@ class Learns(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/theorem-2.1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 2.1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 2.1"
     statement: ClassVar[str] = "A three-layer network of polynomial size learns relu(1 - |x|)."
     feasible: ClassVar[bool] = False
     epsilon: float = eqx.field(static=True, default=0.01)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
 from unlazy.networks import Block, MeanFieldStack, lengths, sphere_mean
-from unlazy.probes.radial import learner, second, slope, values, weights_of
+from unlazy.papers.ren2023.probes import learner, second, slope, values, weights_of
 
 
 class _Seen(NamedTuple):

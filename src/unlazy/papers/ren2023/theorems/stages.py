@@ -21,9 +21,10 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import MeanFieldStack, Network, sphere_mean
+from unlazy.papers.ren2023.probes import ClipActivity, FirstLayer, SecondLayer
 from unlazy.papers.ren2023.theorems._setting import (
+    AUTHORS,
     FIT,
-    PAPER,
     STAGES,
     both_trained,
     first_stage,
@@ -38,7 +39,7 @@ from unlazy.papers.ren2023.theorems._setting import (
     unclipped,
     widest,
 )
-from unlazy.probes import ClipActivity, FirstLayer, Probe, SecondLayer, TrainLoss
+from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 from unlazy.theory._runs import looked_later
 
@@ -138,7 +139,7 @@ class ClipsGoOut(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-4.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma 4.1 (C.3)"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 4.1 (C.3)"
     statement: ClassVar[str] = "Clips go out of use as second-layer weights turn negative and grow."
     feasible: ClassVar[bool] = True
 
@@ -194,7 +195,7 @@ class FirstStage(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-4.2"
-    source: ClassVar[str] = f"{PAPER}, Lemma 4.2 (C.4)"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 4.2 (C.4)"
     statement: ClassVar[str] = "Stage 1 ends: weights turn negative while all else stays in place."
     feasible: ClassVar[bool] = True
     constant: float = eqx.field(static=True, default=10.0)
@@ -272,7 +273,7 @@ class SecondStage(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-4.3"
-    source: ClassVar[str] = f"{PAPER}, Lemma 4.3 (D.2)"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 4.3 (D.2)"
     statement: ClassVar[str] = "Stage 2 fits the target while the first layer stays near a multiple of |x|."
     feasible: ClassVar[bool] = True
     epsilon: float = eqx.field(static=True, default=5e-3)

@@ -13,10 +13,11 @@ import equinox as eqx
 import numpy as np
 from scipy import stats
 
-from unlazy.data import Dataset, radial_cdf
+from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Block, MeanFieldStack, Network, sphere_mean
-from unlazy.papers.ren2023.theorems._setting import PAPER, at_start, even, model, plain_inputs, symmetric
+from unlazy.papers.ren2023.radial import radial_cdf
+from unlazy.papers.ren2023.theorems._setting import AUTHORS, at_start, even, model, plain_inputs, symmetric
 from unlazy.probes import Probe
 from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
 from unlazy.theory._runs import probability
@@ -55,7 +56,7 @@ class EvenFeatures(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-3.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma 3.1"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma 3.1"
     statement: ClassVar[str] = "Neurons spread evenly over directions compute a multiple of |x|."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
@@ -100,7 +101,7 @@ class RadialDensity(Theorem):
     """
 
     key: ClassVar[str] = "ren2023/lemma-b.1"
-    source: ClassVar[str] = f"{PAPER}, Lemma B.1"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma B.1"
     statement: ClassVar[str] = "The radius of the inputs has the density (d/r) J²(c r) with ν = d/2."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
@@ -162,7 +163,7 @@ class ScalarSymmetry(_OnSamples):
     """Lemma B.3: E[g σ(v·x)] = C_Γ/√d E[g |x|] |v| for a function g of |x| and any v; here g = f*, v all neurons."""
 
     key: ClassVar[str] = "ren2023/lemma-b.3"
-    source: ClassVar[str] = f"{PAPER}, Lemma B.3"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma B.3"
     statement: ClassVar[str] = "Against functions of |x| a neuron σ(v·x) is a multiple of |v| |x|."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
@@ -192,7 +193,7 @@ class VectorSymmetry(_OnSamples):
     """Lemma B.5: E[g σ'(v·x) x] = E[g |x|] C_Γ/√d v̄ for a function g of |x| and any v; here g = f*, v all neurons."""
 
     key: ClassVar[str] = "ren2023/lemma-b.5"
-    source: ClassVar[str] = f"{PAPER}, Lemma B.5"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma B.5"
     statement: ClassVar[str] = "Against functions of |x| a neuron's gradient points along the neuron."
     feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)

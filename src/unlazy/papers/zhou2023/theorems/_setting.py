@@ -17,7 +17,7 @@ from unlazy.papers.zhou2023.theorems.dynamics import Prediction, order, predict
 from unlazy.probes import InputWeights
 from unlazy.theory._base import Hypothesis, Theorem
 
-PAPER = "Zhou, Zhou, Li, Xu (2023)"
+AUTHORS = "Zhou, Zhou, Li, Xu (2023)"
 WEIGHTS = InputWeights(("conv1",))  # θ_W,β = (W_β; b_β) of every channel
 
 

@@ -17,7 +17,7 @@ from unlazy.flows import Trajectory
 from unlazy.losses import Loss
 from unlazy.networks import ConvNet, Network
 from unlazy.papers.zhou2023.theorems._setting import (
-    PAPER,
+    AUTHORS,
     WEIGHTS,
     epsilon,
     inside,
@@ -44,7 +44,7 @@ class LinearFlow(Theorem):
     """
 
     key: ClassVar[str] = "zhou2023/proposition-1"
-    source: ClassVar[str] = f"{PAPER}, Proposition 1 and eq. 54"
+    source: ClassVar[str] = f"{AUTHORS}, Proposition 1 and eq. 54"
     statement: ClassVar[str] = "From small weights every kernel follows a linear flow that is known before training."
     feasible: ClassVar[bool] = True
     within: float = eqx.field(static=True, default=0.05)
@@ -108,7 +108,7 @@ class KernelsCondense(Theorem):
     """
 
     key: ClassVar[str] = "zhou2023/theorem-1"
-    source: ClassVar[str] = f"{PAPER}, Theorem 1 (eq. 14-15)"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 1 (eq. 14-15)"
     statement: ClassVar[str] = "Before T_eff kernels move far from their start and gather along v_1, if M is large."
     feasible: ClassVar[bool] = True
 

@@ -10,7 +10,6 @@ code, which `sample_radii`, exact by rejection, cannot do.
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 from typing import Literal, get_args
@@ -25,9 +24,9 @@ from scipy import special
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy.data import Dataset, Source
 from unlazy.data import _checks as checks
-from unlazy.data._base import Dataset
-from unlazy.data.radial import radial_cdf, radial_quadrature
+from unlazy.papers.ren2023.radial import radial_cdf, radial_quadrature
 
 RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
 
@@ -35,14 +34,6 @@ _FARTHEST = 1e9  # where the table of the heavy-tailed law ends, and its tail 1/
 _RAREST = 1e-12  # the smallest chance of a larger radius that samples go to
 _SEEN = 1e-6  # the smallest part of a law that can be drawn from, so that rounding does not matter
 _SURVIVAL = 1e-18  # where quadratures of light tails end
-
-
-class Source(eqx.Module):
-    """Where fresh samples come from, inside compiled code: `Descent(source=...)` draws a batch from it each step."""
-
-    @abc.abstractmethod
-    def draw(self, n: int, *, key: KeyLike) -> Dataset:
-        """Give n new samples."""
 
 
 class SphericalSource(Source):

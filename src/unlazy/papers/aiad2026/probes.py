@@ -18,20 +18,11 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy._observation import Observation
 from unlazy.networks import MeanFieldStack, Network
-from unlazy.probes._base import Probe
+from unlazy.probes import Probe
+from unlazy.probes.movement import raw_stack
 
 ByBlock = dict[str, Float[Array, "..."]]
 T = TypeVar("T")
-
-
-def raw_stack(network: Network) -> MeanFieldStack:
-    """The stack on raw inputs, whatever coordinates it is trained in."""
-    there = network.restore()
-    if not isinstance(there, MeanFieldStack):
-        raise UserError(
-            f"Channels are those of a MeanFieldStack; {type(there).__name__} has none: leave this probe out."
-        )
-    return there
 
 
 def along(network: MeanFieldStack, points: Float[Array, " q"]) -> Float[Array, "q d"]:
@@ -259,17 +250,26 @@ class ParameterHistogram(Probe):
         return entries.reshape(-1)
 
 
-class TrainedNeurons(Probe):
-    """What is trained of the first ``neurons`` neurons (all by default) of each block: a row (A_j, w_j, b_j) each.
+class ChannelDrive(Probe):
+    """All that moves f_k of the first block by aiad2026 eq. 10, at the points of the data set.
 
-    Two networks that share these neurons at the start are compared by them (aiad2026 Theorem 2.3).
+    - ``channels``: f_k(x) at the training points, then at the test points: (points, D);
+    - ``signals``: B_k(x_p) = ∂f/∂f_k at the training points: (n, D), or (n, D, outputs);
+    - ``slope``: dL/df(x_p), that is π_p d_p: (n,), or (n, outputs).
     """
 
-    neurons: int | None = eqx.field(static=True, default=None)
-
     def __call__(self, obs: Observation) -> ByBlock:
-        """Copy the rows."""
-        rows = raw_stack(obs.network).trained_rows()
-        if not rows:
-            raise UserError("No neuron of this stack is trained: leave this probe out.")
-        return {name: values[: self.neurons] for name, values in rows.items()}
+        """Go forward and back once."""
+        now, data = obs.network, obs.data
+        if not isinstance(now, MeanFieldStack):
+            raise UserError(
+                f"Channels are those of a MeanFieldStack; {type(now).__name__} has none: leave this probe out."
+            )
+        channels, signals = now.channels(obs.x)[0], now.signals(obs.x)[0]
+        if data.x_test is not None:
+            channels = jnp.concatenate([channels, now.channels(obs.x_test)[0]])
+        return {
+            "channels": channels,
+            "signals": signals[0].T if now.scalar else jnp.transpose(signals, (2, 1, 0)),
+            "slope": obs.loss.slope(obs.outputs, data.y, data.weight),
+        }

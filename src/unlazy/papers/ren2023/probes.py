@@ -28,7 +28,7 @@ from unlazy.networks import (
     slope_of,
     sphere_mean,
 )
-from unlazy.probes._base import Probe
+from unlazy.probes import Probe
 
 Seen = dict[str, Float[Array, "..."]]
 
