@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 
@@ -61,8 +61,15 @@ class Finding:
     hypotheses: tuple[Hypothesis, ...] = ()
 
 
-class Theorem(eqx.Module):
+Setting = TypeVar("Setting")
+Reading = Generator[Hypothesis, None, Setting]
+
+
+class Theorem(eqx.Module, Generic[Setting]):
     """A statement of a paper that checks itself on a run.
+
+    It reads a run once: `read` yields the hypotheses and returns what the conclusion needs, its setting. Readings
+    compose: ``setting = yield from another_reading(run)``.
 
     A theorem on data and network alone takes them from the run's start: a run to ``times=[0]`` is enough for it.
     Theorems with free constants (a probability, an interval) have them as fields, and stand in the catalogue with
@@ -79,12 +86,17 @@ class Theorem(eqx.Module):
         """Give the probes that the theorem has to look through along the run; none for networks it does not know."""
 
     @abc.abstractmethod
-    def hypotheses(self, run: Trajectory) -> Iterable[Hypothesis]:
-        """Give the conditions on data, network and run, up to the first without which the others make no sense."""
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """Yield the hypotheses on data, network and run, and return the setting for `conclude`.
+
+        A reading may end early, with ``return None``, once it has yielded a hypothesis that is not met and without
+        which the others make no sense. What the probes observed is not there yet if a probe is missing: read it in
+        `conclude`.
+        """
 
     @abc.abstractmethod
-    def conclude(self, run: Trajectory) -> Finding:
-        """Check the conclusion on a run that meets the hypotheses and was seen through all probes needed."""
+    def conclude(self, setting: Setting) -> Finding:
+        """Check the conclusion on a run that meets all hypotheses and was observed with all probes needed."""
 
     @abc.abstractmethod
     def example(self) -> Trajectory:
@@ -96,16 +108,28 @@ class Theorem(eqx.Module):
 
     def check(self, run: Trajectory) -> Finding:
         """Speak about ``run``, or say why not."""
-        hypotheses = tuple(self.hypotheses(run))
+        hypotheses, setting = read_all(self.read(run))
         unmet = [one for one in hypotheses if not one.met]
-        if unmet:
+        if setting is None and not unmet:
+            raise TypeError(f"{type(self).__name__}.read returned no setting although all hypotheses are met.")
+        if unmet or setting is None:
             why = "Not met: " + "; ".join(map(str, unmet)) + "."
             return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
         missing = [probe for probe in self.needs(run.start, run.data) if through(run, probe) is None]
         if missing:
             why = f"It has to watch the run: add probes=[{', '.join(map(repr, missing))}]."
             return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
-        return dataclasses.replace(self.conclude(run), hypotheses=hypotheses)
+        return dataclasses.replace(self.conclude(setting), hypotheses=hypotheses)
+
+
+def read_all(reading: Reading[Setting]) -> tuple[tuple[Hypothesis, ...], Setting]:
+    """Go through a reading to its end, and give all hypotheses and the setting."""
+    hypotheses: list[Hypothesis] = []
+    while True:
+        try:
+            hypotheses.append(next(reading))
+        except StopIteration as end:
+            return tuple(hypotheses), end.value
 
 
 def through(run: Trajectory, probe: Probe) -> Any:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ import numpy as np
 
 from unlazy.activations import Tanh
 from unlazy.data import Dataset
-from unlazy.flows import Descent, RungeKutta, Trajectory
+from unlazy.flows import RungeKutta, Trajectory
 from unlazy.networks import ConvNet, Network
 from unlazy.papers.zhou2023.theorems.dynamics import Prediction, order, predict
 from unlazy.probes import InputWeights
-from unlazy.theory._base import Hypothesis, Theorem
+from unlazy.theory._base import Hypothesis, Reading, Theorem, through
+from unlazy.theory._runs import gradient_flow
 
 AUTHORS = "Zhou, Zhou, Li, Xu (2023)"
 WEIGHTS = InputWeights(("conv1",))  # θ_W,β = (W_β; b_β) of every channel
@@ -28,69 +29,61 @@ def is_known(network: Network) -> bool:
     return len(network.kernels) == 1 and network.dense is None and network.output_bias is None
 
 
-def model(run: Trajectory) -> Iterator[Hypothesis]:
-    """The paper's network, from one small scale, followed as a flow; Assumptions 1, 3 and 4."""
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The paper's network in a run, and what eq. 44 says of it before training."""
+
+    run: Trajectory
+    epsilon: float  # standard deviation of all weights
+    prediction: Prediction
+    end: float  # T_eff of eq. 54
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which of the run's times lie in (0, T_eff]."""
+        return (self.run.times > 0) & (self.run.times <= self.end * (1 + 1e-9))
+
+    def weights(self) -> np.ndarray:
+        """θ_W,β at every time of the run: (times, M, m² + 1)."""
+        return np.asarray(through(self.run, WEIGHTS)["conv1"], float)
+
+
+def read(run: Trajectory, zero_pixels: bool = True) -> Reading[Setting | None]:
+    """The paper's network, from one small scale, followed as a flow, observed before T_eff; Assumptions 1 to 4.
+
+    Assumption 2 is left out where ``zero_pixels`` are allowed.
+    """
     network = run.start
-    known = is_known(network)
+    known = isinstance(network, ConvNet) and is_known(network)
     yield Hypothesis("two layers: a convolution and a linear read-out", known)
-    if not known:
-        return
-    assert isinstance(network, ConvNet)
-    sigma = network.activation
+    if not zero_pixels and isinstance(network, ConvNet):
+        zero = float(np.mean(np.asarray(run.data.x) == 0))
+        what = "Assumption 2: |pixels| bounded away from 0, that is, a share 0 of zero pixels"
+        yield Hypothesis(what, zero == 0, zero, 0.0)
+    if not (isinstance(network, ConvNet) and known):
+        return None
+    sigma, epsilon = network.activation, network.scales[0]
     smooth = not sigma.kinks and sigma.multiplicity == 1
     yield Hypothesis("Assumption 1: σ twice differentiable with σ(0) = 0 and σ'(0) ≠ 0", smooth)
     one, many = len(set(network.scales)) == 1, network.kernels[0].shape[0] > 1
-    gamma = order(network.scales[0], network.kernels[0].shape[0]) if many else float("-inf")
+    gamma = order(epsilon, network.kernels[0].shape[0]) if many else float("-inf")
     yield Hypothesis("all weights drawn with one standard deviation ε, several channels", one and many)
     yield Hypothesis("Assumption 3 with γ = -log ε² / log M > 1", gamma > 1, gamma, 1.0)
-    flows = not isinstance(run.place.flow, Descent) and bool(np.isfinite(run.stats["error"]))
-    yield Hypothesis("gradient flow, followed with error control", flows)
-    if smooth and one and many:
-        linear = prediction(run).linear
-        relative = linear.gap / float(linear.values[0])
-        yield Hypothesis("Assumption 4: a spectral gap λ_1 > λ_2, as a share of λ_1", relative > 1e-8, relative)
-
-
-def pixels(run: Trajectory) -> Hypothesis:
-    """Assumption 2: no pixel is zero."""
-    x = np.abs(np.asarray(run.data.x))
-    zero = float(np.mean(x == 0))
-    what = "Assumption 2: |pixels| bounded away from 0, that is, a share 0 of zero pixels"
-    return Hypothesis(what, zero == 0, zero, 0.0)
-
-
-_last: list[tuple[Trajectory, Prediction]] = []  # hypotheses and conclusion ask for the same one
-
-
-def prediction(run: Trajectory) -> Prediction:
-    """Eq. 44 from the run's own start."""
-    for known, value in _last:
-        if known is run:
-            return value
-    assert isinstance(run.start, ConvNet)
-    value = predict(run.start, run.data, run.loss)
-    _last[:] = [(run, value)]
-    return value
-
-
-def epsilon(run: Trajectory) -> float:
-    """ε of the run's network."""
-    assert isinstance(run.start, ConvNet)
-    return run.start.scales[0]
-
-
-def inside(run: Trajectory) -> tuple[float, np.ndarray]:
-    """T_eff, and which looks lie in (0, T_eff]."""
-    end = prediction(run).effective_time(epsilon(run))
-    return end, (run.times > 0) & (run.times <= end * (1 + 1e-9))
-
-
-def looked(run: Trajectory) -> Hypothesis:
-    """At least one look in (0, T_eff]."""
-    end, there = inside(run)
+    flow = gradient_flow(run)
+    yield flow
+    if not (smooth and one and many):
+        return None
+    prediction = predict(network, run.data, run.loss)
+    relative = prediction.linear.gap / float(prediction.linear.values[0])
+    yield Hypothesis("Assumption 4: a spectral gap λ_1 > λ_2, as a share of λ_1", relative > 1e-8, relative)
+    if not (gamma > 1 and flow.met and relative > 1e-8):
+        return None
+    setting = Setting(run, epsilon, prediction, prediction.effective_time(epsilon))
     times = run.times[run.times > 0]
     first = float(times.min()) if times.size else None
-    return Hypothesis("a look at the run in (0, T_eff], T_eff of eq. 54", bool(there.any()), first, end)
+    what = "an observation of the run in (0, T_eff], T_eff of eq. 54"
+    yield Hypothesis(what, bool(setting.inside.any()), first, setting.end)
+    return setting
 
 
 @functools.lru_cache(maxsize=4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -16,27 +16,16 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Loss
 from unlazy.networks import ConvNet, Network
-from unlazy.papers.zhou2023.theorems._setting import (
-    AUTHORS,
-    WEIGHTS,
-    epsilon,
-    inside,
-    is_known,
-    looked,
-    model,
-    pixels,
-    prediction,
-    small_images,
-)
+from unlazy.papers.zhou2023.theorems._setting import AUTHORS, WEIGHTS, Setting, is_known, read, small_images
 from unlazy.papers.zhou2023.theorems.dynamics import predict
 from unlazy.papers.zhou2023.theorems.linearisation import Linearisation
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._base import Finding, Reading, Theorem, Verdict
 
 _DEVIATIONS = 5.0  # how many standard deviations of the start are allowed for
 
 
-class LinearFlow(Theorem):
+class LinearFlow(Theorem[Setting]):
     """Proposition 1 with eq. 54: up to T_eff the input weights follow eq. 44, to ``within`` of their length (5 %).
 
     The paper bounds the difference only up to constants that it leaves out, so the number is ours. `numbers` says how
@@ -53,17 +42,14 @@ class LinearFlow(Theorem):
         """The weights."""
         return [WEIGHTS] if is_known(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """The paper's model, and a look before T_eff."""
-        conditions = list(model(run))
-        yield from conditions
-        if all(condition.met for condition in conditions):
-            yield looked(run)
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """The paper's model, observed before T_eff."""
+        return (yield from read(run))
 
-    def conclude(self, run: Trajectory) -> Finding:
-        """Compare weights with eq. 44 at every look."""
-        found, (end, there) = prediction(run), inside(run)
-        seen = np.asarray(through(run, WEIGHTS)["conv1"], float)
+    def conclude(self, setting: Setting) -> Finding:
+        """Compare weights with eq. 44 at every time."""
+        run, found, end, there = setting.run, setting.prediction, setting.end, setting.inside
+        seen = setting.weights()
         off = np.array([found.deviation(float(t), w) for t, w in zip(run.times, seen, strict=True)])
         bad = np.flatnonzero(off > self.within)
         aligned = found.time_of(0.999)
@@ -94,7 +80,7 @@ class LinearFlow(Theorem):
         return small_images(self, scale=0.3)
 
 
-class KernelsCondense(Theorem):
+class KernelsCondense(Theorem[Setting]):
     """Theorem 1: up to T_eff weights change beyond any bound (eq. 14) and lie along v_1 (eq. 15) as M → ∞.
 
     A run has one M. What the limit is made of can be checked on it: as M grows at a fixed time the two ratios tend to
@@ -116,21 +102,16 @@ class KernelsCondense(Theorem):
         """The weights."""
         return [WEIGHTS] if is_known(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """The paper's model, no zero pixels, and a look before T_eff."""
-        conditions = list(model(run))
-        yield from conditions
-        if isinstance(run.start, ConvNet):
-            yield pixels(run)
-        if all(condition.met for condition in conditions):
-            yield looked(run)
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """The paper's model, no zero pixels, observed before T_eff."""
+        return (yield from read(run, zero_pixels=False))
 
-    def conclude(self, run: Trajectory) -> Finding:
-        """Compare both ratios with their limits at the last look before T_eff."""
-        found, (end, there) = prediction(run), inside(run)
+    def conclude(self, setting: Setting) -> Finding:
+        """Compare both ratios with their limits at the last time before T_eff."""
+        run, found, end, there = setting.run, setting.prediction, setting.end, setting.inside
         last = int(np.flatnonzero(there)[-1])
         t, v = float(run.times[last]), found.linear.right[0]
-        seen = np.asarray(through(run, WEIGHTS)["conv1"], float)
+        seen = setting.weights()
         start, now = seen[0] if run.times[0] == 0 else found.weights, seen[last]
         change = float(np.linalg.norm(now - start) / np.linalg.norm(start))
         aligned = float(np.linalg.norm(now @ v) / np.linalg.norm(now))
@@ -146,7 +127,7 @@ class KernelsCondense(Theorem):
             "T_eff": end,
             "looked at": t,
             "channels": float(len(now)),
-            "gamma": -2 * math.log(epsilon(run)) / math.log(len(now)),
+            "gamma": -2 * math.log(setting.epsilon) / math.log(len(now)),
         }
         margin = min(change / max(needed_far, 1e-300), aligned / max(needed_near, 1e-300))
         weak = needed_near == 0 and needed_far == 0
