@@ -109,16 +109,16 @@ class LossFalls(Theorem):
     key: ClassVar[str] = "{name}2026/falls"
     source: ClassVar[str] = "A user (2026)"
     statement: ClassVar[str] = "Along gradient flow the loss never grows."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network, data):
         return [TrainLoss()]
 
-    def hypotheses(self, run):
+    def read(self, run):
         yield Hypothesis("two times", len(run.times) > 1, len(run.times), 2)
+        return run
 
-    def conclude(self, run):
-        loss = np.asarray(through(run, TrainLoss()))
+    def conclude(self, setting):
+        loss = np.asarray(through(setting, TrainLoss()))
         falls = bool(np.all(np.diff(loss) <= 1e-9))
         why = f"The loss went from {{loss[0]:.3g}} to {{loss[-1]:.3g}}."
         return Finding(Verdict.HOLDS if falls else Verdict.FAILS, why, 1.0, {{"last": float(loss[-1])}})

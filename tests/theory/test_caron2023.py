@@ -39,10 +39,11 @@ from unlazy.papers.caron2023.theorems import (
 )
 from unlazy.papers.caron2023.theorems import first_step as steps
 from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
-from unlazy.papers.caron2023.theorems._problems import at_start, three_points
-from unlazy.papers.caron2023.theorems._setting import model, path
+from unlazy.papers.caron2023.theorems._setting import Path, at_start, model, three_points
 from unlazy.probes import Kernel, TrainLoss, WeightMovement
 from unlazy.theory import Verdict
+from unlazy.theory._base import read_all
+from unlazy.theory._runs import loss_slope
 
 SUM = Squared("sum")
 
@@ -71,6 +72,11 @@ def tanh():
     return three_points(Tanh())
 
 
+def made(run):
+    """The paper's model in a run."""
+    return read_all(model(run))[1]
+
+
 def unmet(finding):
     assert finding.verdict is Verdict.SILENT, finding
     return [one.what for one in finding.hypotheses if not one.met]
@@ -89,7 +95,7 @@ def test_units_of_the_mean_without_the_half_are_those_of_the_sum(tanh):
     run = Descent(loss=Squared("mean", half=False), rate=0.015)(field, scaled, [0.0, 1.5], probes)
     same = with_fields(start, s=jnp.full(512, 512**-0.5), scaling=asymmetrical(1.0, Zipf(0.5)))
     twin = Descent(loss=SUM, rate=0.01)(same, data, [0.0, 1.0], probes)
-    here, there = path(run), path(twin)
+    here, there = (Path(made(one), loss_slope(one.loss, one.data.n)) for one in (run, twin))
     assert here.model.unit == pytest.approx(1.0)
     assert here.model.total == pytest.approx(1 / 512)
     for name in ("times", "losses", "smallest", "drift", "movement"):
@@ -165,7 +171,7 @@ def test_lemma_d_2_holds_for_the_worst_weights_in_reach():
     failures = 0
     run = at_start(Relu())
     x, norms = np.asarray(run.data.x), np.linalg.norm(run.data.x, axis=1)
-    scales = np.sqrt(model(run.start, run.data).variances)
+    scales = np.sqrt(made(run).variances)
     for seed in range(50):
         w = np.random.default_rng(seed).normal(size=(512, 4))
         reach = radius * scales
@@ -207,9 +213,8 @@ def test_theorem_4_1_asks_for_more_than_anyone_has_and_says_how_much(relu):
     finding = ReluConverges().check(relu)
     (width,) = [one for one in finding.hypotheses if not one.met]
     assert width.what == "width m"
-    made = model(relu.start, relu.data)
     largest = float(jnp.max(jnp.abs(relu.data.y)))
-    assert width.needed == pytest.approx(printed_width(0.5, made.kappa(), 3, 4, largest) / 2)
+    assert width.needed == pytest.approx(printed_width(0.5, made(relu).kappa, 3, 4, largest) / 2)
     assert width.needed > 2**41 * 3**6  # whatever the data: κ d <= 1/2 and D_0² >= 2/d
 
 
@@ -263,15 +268,15 @@ def test_networks_that_the_paper_does_not_know_need_no_probes():
 def test_prop_c_1_holds_as_often_as_it_says(relu):
     """At the width it asks for, over 200 starts: not one in 20 may fail. It asks for less than is printed."""
     theorem = StartConcentrates()
-    made = model(at_start(Relu()).start, at_start(Relu()).data)
+    here = made(at_start(Relu()))
     numbers = theorem.check(at_start(Relu())).numbers
     assert numbers["width needed"] < numbers["printed width"]
     width = math.ceil(numbers["width needed"])
-    gram = np.asarray(made.x @ made.x.T) / 4
+    gram = np.asarray(here.x @ here.x.T) / 4
     w = np.random.default_rng(0).normal(size=(200, width, 4))
-    gates = (w @ np.asarray(made.x).T > 0).astype(float)
+    gates = (w @ np.asarray(here.x).T > 0).astype(float)
     kernels = gram * (np.swapaxes(gates, 1, 2) @ gates) / width
-    assert np.mean(np.linalg.eigvalsh(kernels)[:, 0] <= made.kappa() / 2) <= 0.05
+    assert np.mean(np.linalg.eigvalsh(kernels)[:, 0] <= here.kappa / 2) <= 0.05
 
 
 def test_prop_c_1_can_fail():
@@ -329,9 +334,9 @@ def test_theorem_5_1_for_another_loss_and_a_wrong_formula(monkeypatch):
 def test_theorem_5_2_as_printed_is_false():
     """With 4000 draws dΘ/dt is known to 3 %; the printed d^(3/2) makes it twice as large in four dimensions."""
     run = at_start(Tanh(), width=32)
-    made = model(run.start, run.data)
-    mean = over_starts(steps._kernel, made.network, (run.data, run.loss), 4000, 3, key=jax.random.key(52))
-    printed = float(made.variances @ made.variances) * printed_kernel_step(Tanh(), made.x, made.x)
+    here = made(run)
+    mean = over_starts(steps._kernel, here, (run.data, run.loss), 4000, 3, key=jax.random.key(52))
+    printed = float(here.variances @ here.variances) * printed_kernel_step(Tanh(), here.x, here.x)
     assert mean.against(printed / 2) > 1  # the same draws as the theorem's own
     assert mean.against(printed) < 0.5
     assert mean.resolved(printed) > 20

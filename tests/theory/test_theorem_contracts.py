@@ -86,11 +86,12 @@ class Far(Theorem):
     def needs(self, network, data):
         return [TrainLoss()]
 
-    def hypotheses(self, run):
+    def read(self, run):
         yield Hypothesis("width m", run.start.width >= 2**42, run.start.width, 2.0**42)
         yield Hypothesis("a name", True)
+        return run
 
-    def conclude(self, run):
+    def conclude(self, setting):
         return Finding(Verdict.HOLDS, "It holds by 2.", 2.0, {"one": 1.0})
 
     def example(self):
@@ -109,8 +110,9 @@ class Watching(Far):
     def needs(self, network, data):
         return [TrainLoss(), ActiveShare(-1.0, 1.0)]
 
-    def hypotheses(self, run):
-        return [Hypothesis("a name", True)]
+    def read(self, run):
+        yield Hypothesis("a name", True)
+        return run
 
 
 def tiny(probes=()):
@@ -167,7 +169,16 @@ def test_a_run_can_ask_all_theorems():
     assert answers["chen2022/lemma-1"].verdict is Verdict.SILENT
 
 
+def test_a_reading_that_is_met_returns_a_setting():
+    class Careless(Watching):
+        def read(self, run):
+            yield Hypothesis("a name", True)
+
+    with pytest.raises(TypeError, match=r"Careless.read returned no setting although all hypotheses are met"):
+        Careless().check(tiny())
+
+
 def test_networks_in_a_run_keep_their_identity():
     run = tiny()
-    assert run.start is run.start  # what theorems remember of a matrix goes by it
+    assert run.start is run.start  # put together once, however many theorems read it
     assert eqx.tree_equal(run.start, TwoLayer(4, 2, key=jax.random.key(0)))

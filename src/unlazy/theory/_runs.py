@@ -1,25 +1,54 @@
-"""What theorems of several papers ask of a run: its loss, its time, how well it is known."""
+"""What theorems of several papers ask of a run: its loss, its times, its accuracy; and kinds of theorems."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import equinox as eqx
 import numpy as np
 
 from unlazy._errors import UserError
+from unlazy.data import Dataset
 from unlazy.flows import Descent, Trajectory
 from unlazy.losses import Squared
-from unlazy.networks import TwoLayer
-from unlazy.theory._base import Hypothesis
+from unlazy.networks import Network, TwoLayer
+from unlazy.probes import Probe
+from unlazy.theory._base import Hypothesis, Reading, Setting, Theorem
 
 
-def loss_slope(run: Trajectory) -> float:
+class AtEnds(Theorem[Setting]):
+    """A theorem on the data and on the networks at one or both ends of a run."""
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """Nothing along the run."""
+        return []
+
+
+class WithProbability(Theorem[Setting]):
+    """A theorem that holds with probability 1 - δ over random starts."""
+
+    delta: float = eqx.field(static=True, default=0.05)
+
+    def __check_init__(self) -> None:
+        probability(self.delta)
+
+
+def all_met(*hypotheses: Hypothesis) -> Reading[bool]:
+    """Yield the hypotheses, and return whether all of them are met."""
+    yield from hypotheses
+    return all(one.met for one in hypotheses)
+
+
+def loss_slope(loss: Squared, n: int) -> float:
     """ω in dL/df = ω (f - y): 1 for the sum of ½ (f - y)², 1/n for its mean, twice as much without the half."""
-    assert isinstance(run.loss, Squared)
-    return (1 / run.data.n if run.loss.reduction == "mean" else 1.0) * (1.0 if run.loss.half else 2.0)
+    return (1 / n if loss.reduction == "mean" else 1.0) * (1.0 if loss.half else 2.0)
 
 
-def squared_loss(run: Trajectory) -> Hypothesis:
-    """Squared loss, in any units."""
-    return Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
+def squared_loss(run: Trajectory) -> Reading[float | None]:
+    """Squared loss in any units, all samples alike; return its `loss_slope`."""
+    loss, alike = run.loss, run.data.weight is None
+    yield Hypothesis("squared loss, all samples alike", isinstance(loss, Squared) and alike)
+    return loss_slope(loss, run.data.n) if isinstance(loss, Squared) and alike else None
 
 
 def gradient_flow(run: Trajectory) -> Hypothesis:
@@ -30,7 +59,7 @@ def gradient_flow(run: Trajectory) -> Hypothesis:
 
 def looked_later(run: Trajectory) -> Hypothesis:
     """A rate needs a stretch of time."""
-    return Hypothesis("a look at the run after t = 0", bool(run.times.size and run.times[-1] > 0))
+    return Hypothesis("an observation of the run after t = 0", bool(run.times.size and run.times[-1] > 0))
 
 
 def relative_error(run: Trajectory, precision: float) -> float:

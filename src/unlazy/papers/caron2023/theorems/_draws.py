@@ -15,6 +15,7 @@ from scipy.special import ndtri
 
 from unlazy._types import PRNGKey, PyTree
 from unlazy.networks import TwoLayer, with_fields
+from unlazy.papers.caron2023.theorems._setting import Model
 
 _CHANCE = 1e-6  # that a true equation is called false
 _WORK = 1e11  # products of weights and inputs for all draws together: some ten seconds
@@ -41,41 +42,41 @@ class Mean(NamedTuple):
 
 
 def over_starts(
-    look: Callable[[TwoLayer, PyTree], Array],
-    network: TwoLayer,
+    observe: Callable[[TwoLayer, PyTree], Array],
+    made: Model,
     given: PyTree,
     draws: int,
     samples: int,
     *,
     key: PRNGKey,
 ) -> Mean:
-    """Average ``look(network, given)`` over starts of ``network``: w ~ N(0, I), read-outs of random sign.
+    """Average ``observe(network, given)`` over starts of the network: w ~ N(0, I), read-outs of random sign.
 
-    Each draw counts twice, with all signs turned over as well: what is odd in them then has no noise. ``look`` is to be
-    a module-level function, so that it is compiled once. Large networks on many ``samples`` get fewer draws.
+    Each draw counts twice, with all signs turned over as well: what is odd in them then has no noise. ``observe`` is to
+    be a module-level function, so that it is compiled once. Large networks on many ``samples`` get fewer draws.
     """
-    assert network.w is not None
-    draws = min(draws, max(_FEWEST, int(_WORK / (network.w.size * samples))))
-    total, squares = _sums(look, network, given, jax.random.split(key, draws))
+    draws = min(draws, max(_FEWEST, int(_WORK / (made.w.size * samples))))
+    total, squares = _sums(observe, made.network, made.w, given, jax.random.split(key, draws))
     mean = np.asarray(total, float) / draws
     variance = np.maximum(np.asarray(squares, float) / draws - mean**2, 0.0)
     return Mean(mean, np.sqrt(variance / max(draws - 1, 1)), draws)
 
 
 @eqx.filter_jit
-def _sums(look: Callable[[TwoLayer, PyTree], Array], network: TwoLayer, given: PyTree, keys: Array) -> tuple:
+def _sums(
+    observe: Callable[[TwoLayer, PyTree], Array], network: TwoLayer, like: Array, given: PyTree, keys: Array
+) -> tuple[Array, Array]:
     def once(key: PRNGKey) -> Array:
         w_key, a_key = jax.random.split(key)
-        assert network.w is not None
-        w = jax.random.normal(w_key, network.w.shape, network.w.dtype)
+        w = jax.random.normal(w_key, like.shape, like.dtype)
         a = jnp.abs(network.a) * jax.random.rademacher(a_key, network.a.shape, network.a.dtype)
-        both = (look(with_fields(network, w=w, a=sign), given) for sign in (a, -a))
+        both = (observe(with_fields(network, w=w, a=sign), given) for sign in (a, -a))
         return functools.reduce(jnp.add, both) / 2
 
     def add(sums: tuple[Array, Array], key: PRNGKey) -> tuple[tuple[Array, Array], None]:
         value = once(key)
         return (sums[0] + value, sums[1] + value**2), None
 
-    like = jax.eval_shape(once, keys[0])
-    zero = jnp.zeros(like.shape, like.dtype)
+    value = jax.eval_shape(once, keys[0])
+    zero = jnp.zeros(value.shape, value.dtype)
     return jax.lax.scan(add, (zero, zero), keys)[0]

@@ -1,4 +1,4 @@
-"""A run in the notation of caron2023: which runs the paper's equations describe, and in which units.
+"""A run in the notation of caron2023: which runs the paper's equations describe, in which units, and small ones.
 
 The paper's model is f = Σ_j √λ_j a_j σ(w_j·x/√d) with a_j = ±1 and Σ_j λ_j = 1, trained by gradient flow on ½ |y - f|².
 A two-layer network with one output and read-outs ±c is this model in other units: with Λ = Σ_j (s_j c)², λ_j = (s_j c)²
@@ -11,33 +11,38 @@ The inputs are those that w sees: features, where there is an embedding.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterator
-from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from unlazy.activations import Activation, Relu
 from unlazy.data import Dataset
-from unlazy.flows import Trajectory
-from unlazy.networks import Network, TwoLayer
+from unlazy.flows import Descent, GradientFlow, Trajectory
+from unlazy.losses import Squared
+from unlazy.networks import Network, Scaling, TwoLayer, Zipf, asymmetrical
 from unlazy.papers.caron2023.theorems.constants import curvature
 from unlazy.papers.caron2023.theorems.kernels import asymmetrical_nodes, smallest_mean_eigenvalue
 from unlazy.probes import Kernel, Probe, TrainLoss, WeightMovement
-from unlazy.theory._base import Hypothesis, through
-from unlazy.theory._runs import gaussian_weights, gradient_flow, loss_slope, no_biases, relative_error, squared_loss
+from unlazy.theory._base import Hypothesis, Reading, read_all, through
+from unlazy.theory._runs import all_met, gaussian_weights, gradient_flow, no_biases, relative_error, squared_loss
 
 AUTHORS = "Caron, Ayed, Jung, Lee, Lee, Yang (2023)"
 
 PROBES: tuple[Probe, ...] = (TrainLoss(), Kernel(), WeightMovement())
 
 
-class Model(NamedTuple):
-    """A network at the start and its data in the paper's units."""
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A network at the start of a run and its data in the paper's units."""
 
+    run: Trajectory
     network: TwoLayer
-    raw: Array  # inputs as the network takes them
+    w: Array
     x: Array  # inputs as w sees them
     y: np.ndarray
     variances: np.ndarray  # λ_j
@@ -45,6 +50,11 @@ class Model(NamedTuple):
     unit: float  # R Λ: the network's NTG in units of the paper's
     total: float  # Λ
     precision: float
+
+    @property
+    def raw(self) -> Array:
+        """Inputs as the network takes them."""
+        return self.run.data.x
 
     @property
     def n(self) -> int:
@@ -66,85 +76,96 @@ class Model(NamedTuple):
         symmetric = np.full(self.variances.shape, self.gamma / self.variances.size)
         return symmetric if which == 1 else np.maximum(self.variances - symmetric, 0.0)
 
+    @functools.cached_property
     def kappa(self) -> float:
         """κ_n (eq. 10)."""
-        return _kappa(self.network.activation, self.x)
+        return smallest_mean_eigenvalue(self.network.activation, self.x)
 
+    @functools.cached_property
     def residual(self) -> float:
         """|y - u_0|."""
         return float(np.linalg.norm(np.asarray(self.network(self.raw), float) / self.total**0.5 - self.y))
 
-
-_last: list[tuple[Activation, Array, float]] = []  # several theorems ask for the same number, one after the other
-
-
-def _kappa(activation: Activation, x: Array) -> float:
-    for known, points, value in _last:
-        if known == activation and points is x:
-            return value
-    value = smallest_mean_eigenvalue(activation, x)
-    _last[:] = [*_last[-3:], (activation, x, value)]
-    return value
+    @functools.cached_property
+    def rounding(self) -> float:
+        """An NTG's eigenvalues below this are indistinguishable from 0: its largest is at most Σ_i |x_i|² / d."""
+        return 10 * self.n * self.precision * float(jnp.sum(self.x**2)) / self.d
 
 
-class Path(NamedTuple):
-    """What a run has seen, in the paper's units, look by look from t = 0 on."""
+@dataclasses.dataclass(frozen=True)
+class Path:
+    """A run on squared loss in the paper's units, as the probes of `PROBES` observed it from t = 0 on."""
 
     model: Model
-    times: np.ndarray
-    losses: np.ndarray
-    smallest: np.ndarray  # eig_min(Θ_t)
-    drift: np.ndarray  # ‖Θ_t - Θ_0‖_2
-    movement: np.ndarray  # |w_tj - w_0j|, (T, m)
-    resolution: float  # how well √L is known
-    slack: float  # how well the other numbers are known, relative to their largest values
+    slope: float  # ω
+
+    @property
+    def times(self) -> np.ndarray:
+        """When it was observed."""
+        return np.asarray(self.model.run.times, float) * self.slope * self.model.unit
+
+    @functools.cached_property
+    def losses(self) -> np.ndarray:
+        """L_t."""
+        return np.asarray(through(self.model.run, TrainLoss()), float) / (self.slope * self.model.total)
+
+    @functools.cached_property
+    def smallest(self) -> np.ndarray:
+        """eig_min(Θ_t)."""
+        return np.asarray(through(self.model.run, Kernel())["smallest"], float) / self.model.unit
+
+    @functools.cached_property
+    def drift(self) -> np.ndarray:
+        """‖Θ_t - Θ_0‖_2."""
+        return np.asarray(through(self.model.run, Kernel())["drift_operator"], float) / self.model.unit
+
+    @functools.cached_property
+    def movement(self) -> np.ndarray:
+        """|w_tj - w_0j|, (T, m)."""
+        return np.asarray(through(self.model.run, WeightMovement())["hidden"], float)
+
+    @property
+    def resolution(self) -> float:
+        """How well √L is known."""
+        y, error = self.model.y, relative_error(self.model.run, self.model.precision)
+        return error * float(np.sqrt(max(0.5 * float(y @ y), self.losses[0])))
 
 
-def speaks_of(network: Network) -> Iterator[Hypothesis]:
-    """Give the conditions under which the paper describes a network."""
-    two_layers = isinstance(network, TwoLayer)
-    yield Hypothesis("a two-layer network: a trained layer on inputs or features", two_layers)
-    if not two_layers:
-        return
-    size = np.abs(np.asarray(network.a))
+def described(network: Network) -> Reading[TwoLayer | None]:
+    """The networks that the paper describes."""
+    yield Hypothesis("a two-layer network: a trained layer on inputs or features", isinstance(network, TwoLayer))
+    if not isinstance(network, TwoLayer):
+        return None
+    size, exponent = np.abs(np.asarray(network.a)), network.scaling.feature
     alike = size.ndim == 1 and size.min() == size.max() > 0 and not network.train_readout
-    yield Hypothesis("one output with frozen read-outs ±c", bool(alike))
-    yield no_biases(network)
-    finite = network.w is not None
-    yield Hypothesis("finitely many features", finite)
-    exponent = network.scaling.feature
-    yield Hypothesis("pre-activations w·x / √d", exponent == -0.5, exponent, -0.5)
     squares = np.asarray(network.s, float) ** 2
     written = asymmetrical_nodes(network).variances(network.width)
-    fits = np.allclose(squares / squares.sum(), written, rtol=1e-4, atol=1e-9)
-    yield Hypothesis("node scales of eq. 1", bool(fits))
-
-
-def is_known(network: Network) -> bool:
-    """Whether it makes sense to ask the paper about a network at all, before it is run."""
-    return all(condition.met for condition in speaks_of(network))
+    met = yield from all_met(
+        Hypothesis("one output with frozen read-outs ±c", bool(alike)),
+        no_biases(network),
+        Hypothesis("finitely many features", network.w is not None),
+        Hypothesis("pre-activations w·x / √d", exponent == -0.5, exponent, -0.5),
+        Hypothesis("node scales of eq. 1", np.allclose(squares / squares.sum(), written, rtol=1e-4, atol=1e-9)),
+    )
+    return network if met else None
 
 
 def watched(network: Network, data: Dataset) -> list[Probe]:
-    """Give the probes through which (a)-(d) of the main theorems are seen."""
-    return list(PROBES) if is_known(network) else []
+    """Give the probes that observe (a)-(d) of the main theorems; none for networks that the paper does not describe."""
+    return [] if read_all(described(network))[1] is None else list(PROBES)
 
 
-_models: list[tuple[Network, Array, Model]] = []
-
-
-def model(network: Network, data: Dataset) -> Model:
-    """Give a network that the paper describes, and its data, in the paper's units."""
-    assert isinstance(network, TwoLayer)
-    for known, points, value in _models:
-        if known is network and points is data.x:
-            return value
-    readout = float(jnp.abs(network.a[0]))
-    squares = (np.asarray(network.s, float) * readout) ** 2
+def model(run: Trajectory) -> Reading[Model | None]:
+    """The networks that the paper describes, with any inputs."""
+    network, data = (yield from described(run.start)), run.data
+    if network is None or network.w is None:
+        return None
+    squares = (np.asarray(network.s, float) * float(jnp.abs(network.a[0]))) ** 2
     total = float(squares.sum())
-    made = Model(
+    return Model(
+        run=run,
         network=network,
-        raw=data.x,
+        w=network.w,
         x=network.embedding(data.x),
         y=np.asarray(data.y, float) / total**0.5,
         variances=squares / total,
@@ -153,29 +174,35 @@ def model(network: Network, data: Dataset) -> Model:
         total=total,
         precision=float(jnp.finfo(data.x.dtype).eps),
     )
-    _models[:] = [*_models[-3:], (network, data.x, made)]
-    return made
 
 
-def start(run: Trajectory) -> tuple[list[Hypothesis], Model | None]:
-    """Give the conditions on network and inputs (Assumption 2.1(a)); if they are met, both in the paper's units."""
-    conditions = list(speaks_of(run.start))
-    if not all(condition.met for condition in conditions):
-        return conditions, None
-    made = model(run.start, run.data)
+def start(run: Trajectory) -> Reading[Model | None]:
+    """The paper's model, with inputs as Assumption 2.1(a) wants them."""
+    made = yield from model(run)
+    if made is None:
+        return None
     norms = np.linalg.norm(np.asarray(made.x, float), axis=1)
-    inside = norms.min() > 0 and norms.max() <= 1 + 10 * made.precision
-    conditions.append(Hypothesis("inputs with 0 < |x| <= 1", bool(inside), float(norms.max()), 1))
-    return conditions, made if inside else None
+    inside = bool(norms.min() > 0 and norms.max() <= 1 + 10 * made.precision)
+    yield Hypothesis("inputs with 0 < |x| <= 1", inside, float(norms.max()), 1)
+    return made if inside else None
+
+
+def along(made: Model) -> Reading[Path | None]:
+    """Squared loss and gradient flow, observed at t = 0 and later, as every theorem about the path asks for."""
+    run = made.run
+    slope = yield from squared_loss(run)
+    yield gradient_flow(run)
+    yield Hypothesis("an observation at t = 0, and one later", bool(run.times.size > 1 and run.times[0] == 0))
+    return None if slope is None else Path(made, slope)
 
 
 def gaussian(made: Model) -> Iterator[Hypothesis]:
     """Assumption 2.3, as far as numbers can show it."""
-    w = np.asarray(made.network.w, float)
+    w = np.asarray(made.w, float)
     square = float(np.mean(w**2))
     yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
-    distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
     yield gaussian_weights(w)
+    distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
     yield Hypothesis("independent nodes, not pairs of equal ones", distinct > 0.75 * len(w), distinct, len(w))
 
 
@@ -188,7 +215,7 @@ def smooth(made: Model) -> Iterator[Hypothesis]:
     """Assumption 2.2(b). Where |σ'| <= 1, the polynomials are those with σ'' = 0."""
     sigma = made.network.activation
     yield Hypothesis("an activation without kinks", not sigma.kinks)
-    yield Hypothesis("|σ'| <= 1", sigma.lipschitz <= 1 + 10 * made.precision, sigma.lipschitz, 1)
+    yield slopes_at_most_one(made)
     bend = curvature(sigma)
     yield Hypothesis("σ'' bounded and not 0 everywhere, so that σ is no polynomial", 0 < bend < np.inf, bend)
 
@@ -217,36 +244,51 @@ def symmetric_share(made: Model) -> Hypothesis:
 
 def positive(made: Model) -> Hypothesis:
     """κ_n > 0, as far as precision lets one see: what Assumption 2.1(b) is for (Prop. 3.1)."""
-    kappa = made.kappa()
-    return Hypothesis("κ_n > 0, that is, no two inputs parallel", kappa > rounding(made), kappa, rounding(made))
+    kappa, floor = made.kappa, made.rounding
+    return Hypothesis("κ_n > 0, that is, no two inputs parallel", kappa > floor, kappa, floor)
 
 
-def rounding(made: Model) -> float:
-    """Eigenvalues of an NTG below this are not told from 0: its largest is at most Σ_i |x_i|² / d."""
-    return 10 * made.n * made.precision * float(jnp.sum(made.x**2)) / made.d
+HALF = asymmetrical(0.5, Zipf(0.5))
+_TIMES = (0.0, 2.0, 8.0, 32.0)
+# Where targets lie near the first outputs hardly a gate switches, and steps that solve the residual are exact.
+_FLOW = GradientFlow(loss=Squared("sum"), tolerance=1e-5, method="exponential")
 
 
-def along(run: Trajectory) -> Iterator[Hypothesis]:
-    """Squared loss and gradient flow, as every theorem about the way asks for."""
-    yield squared_loss(run)
-    yield gradient_flow(run)
-    yield Hypothesis("a look at t = 0, and one later", bool(run.times.size > 1 and run.times[0] == 0))
+@functools.lru_cache(maxsize=16)
+def at_start(
+    activation: Activation, scaling: Scaling = HALF, *, width: int = 512, parallel: bool = False
+) -> Trajectory:
+    """`three_points` before the first step."""
+    network, data = _three(activation, scaling, width, parallel)
+    return Descent(loss=Squared("sum"))(network, data, (0.0,))
 
 
-def path(run: Trajectory) -> Path:
-    """Give what a run has seen through `PROBES` in the paper's units, its conditions being met."""
-    made = model(run.start, run.data)
-    loss, kernel, movement = (through(run, probe) for probe in PROBES)
-    omega = loss_slope(run)
-    error = relative_error(run, made.precision)
-    losses = np.asarray(loss, float) / (omega * made.total)
-    return Path(
-        model=made,
-        times=np.asarray(run.times, float) * omega * made.unit,
-        losses=losses,
-        smallest=np.asarray(kernel["smallest"], float) / made.unit,
-        drift=np.asarray(kernel["drift_operator"], float) / made.unit,
-        movement=np.asarray(movement["hidden"], float),
-        resolution=error * float(np.sqrt(max(0.5 * float(made.y @ made.y), losses[0]))),
-        slack=error,
-    )
+@functools.lru_cache(maxsize=16)
+def three_points(
+    activation: Activation, scaling: Scaling = HALF, *, near: float | None = None, parallel: bool = False
+) -> Trajectory:
+    """Three unit vectors in four dimensions, almost at right angles: κ_n is then about as large as it can be.
+
+    ``near`` puts the targets so far from the first outputs, and ``parallel`` turns one input onto another.
+    """
+    network, data = _three(activation, scaling, 512, parallel)
+    if near is not None:
+        data = Dataset(data.x, network(data.x) + near * data.y / jnp.linalg.norm(data.y), name="near the start")
+    return _FLOW(network, data, _TIMES, list(PROBES))
+
+
+def _three(activation: Activation, scaling: Scaling, width: int, parallel: bool) -> tuple[TwoLayer, Dataset]:
+    x = jnp.eye(3, 4) + 0.1 * jnp.array([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, -1.0, 1.0], [-1.0, 1.0, 0.0, -1.0]])
+    x = x / jnp.linalg.norm(x, axis=1, keepdims=True)
+    if parallel:
+        x = x.at[1].set(x[0] / 2)
+    network = TwoLayer(width, 4, activation=activation, scaling=scaling, key=jax.random.key(0))
+    return network, Dataset(x, jnp.array([0.6, -0.3, 0.4]), name="three points")
+
+
+@functools.lru_cache(maxsize=1)
+def two_points() -> Trajectory:
+    """Two unit vectors at right angles among 500 dimensions, with small targets: where Theorem 4.2 begins to speak."""
+    data = Dataset(jnp.eye(2, 500), jnp.array([0.01, -0.005]), name="two points")
+    network = TwoLayer(20_000, 500, scaling=asymmetrical(0.9, Zipf(0.5)), key=jax.random.key(0))
+    return _FLOW(network, data, (0.0, 50.0, 500.0, 2500.0), list(PROBES))

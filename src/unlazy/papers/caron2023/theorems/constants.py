@@ -66,51 +66,27 @@ def guarantee(
     probability(delta)
     if not (gamma > 0 and kappa > 0):
         return Guarantee(math.inf, 0.0, 0.0, math.inf, math.inf)
-    made = _relu if isinstance(activation, Relu) else _smooth
-    width, reach, drift = made(activation, np.asarray(variances, float), gamma, kappa, n, d, largest, delta)
+    shares = np.asarray(variances, float)
+    if isinstance(activation, Relu):
+        # The proof's D: c_{m,j} = D √λ_{m,j} in Lemma D.3.
+        spread = 2**9 * n * relu_size(largest, d) / (gamma * delta**2.5 * kappa * d**0.5)
+        start = 8 * n * math.log(4 * n / delta) / (kappa * d)
+        width = max(start, (8 * n * spread / (d * kappa)) ** 2, (16**2 * n**2 * spread / (d * kappa) ** 2) ** 2)
+        total = float(np.sum(shares**1.5))
+        drift = n / d * spread * total + 2 * math.sqrt(2) * n / d * math.sqrt(spread * total)
+        reach = delta**2 / 64 * spread
+    else:
+        size, bend = largest**2 + start_moment(activation, d), curvature(activation)
+        # The proof's c_{m,j} = spread √λ_{m,j} in Lemma D.5.
+        spread = n * math.sqrt(size * 2 * 64**2 / (gamma**2 * delta**3 * kappa**2 * d))
+        start = 8 * n * math.log(2 * n / delta) / (kappa * d)
+        near = n * (bend * delta * spread) ** 2 / (8 * d**2 * kappa)
+        far = 4 * (n * bend * delta * spread) ** 2 / (d**3 * kappa**2)
+        width = max(start, near, far)
+        total = spread**2 * float(np.sum(shares**2))
+        drift = n * (bend * delta) ** 2 / (64 * d**2) * total + n * bend * delta / (2 * d) ** 1.5 * math.sqrt(total)
+        reach = delta / 8 * spread
     return Guarantee(width, gamma * kappa / 4, gamma * kappa / 2, reach, drift)
-
-
-def _relu(
-    activation: Activation,
-    variances: np.ndarray,
-    gamma: float,
-    kappa: float,
-    n: int,
-    d: int,
-    largest: float,
-    delta: float,
-) -> tuple[float, float, float]:
-    size = relu_size(largest, d)
-    # The proof's D: c_{m,j} = D √λ_{m,j} in Lemma D.3.
-    spread = 2**9 * n * size / (gamma * delta**2.5 * kappa * d**0.5)
-    start = 8 * n * math.log(4 * n / delta) / (kappa * d)
-    width = max(start, (8 * n * spread / (d * kappa)) ** 2, (16**2 * n**2 * spread / (d * kappa) ** 2) ** 2)
-    total = float(np.sum(variances**1.5))
-    drift = n / d * spread * total + 2 * math.sqrt(2) * n / d * math.sqrt(spread * total)
-    return width, delta**2 / 64 * spread, drift
-
-
-def _smooth(
-    activation: Activation,
-    variances: np.ndarray,
-    gamma: float,
-    kappa: float,
-    n: int,
-    d: int,
-    largest: float,
-    delta: float,
-) -> tuple[float, float, float]:
-    size = largest**2 + start_moment(activation, d)
-    bend = curvature(activation)
-    # The proof's c_{m,j} = spread √λ_{m,j} in Lemma D.5.
-    spread = n * math.sqrt(size * 2 * 64**2 / (gamma**2 * delta**3 * kappa**2 * d))
-    start = 8 * n * math.log(2 * n / delta) / (kappa * d)
-    near = n * (bend * delta * spread) ** 2 / (8 * d**2 * kappa)
-    far = 4 * (n * bend * delta * spread) ** 2 / (d**3 * kappa**2)
-    total = spread**2 * float(np.sum(variances**2))
-    drift = n * (bend * delta) ** 2 / (64 * d**2) * total + n * bend * delta / (2 * d) ** 1.5 * math.sqrt(total)
-    return max(start, near, far), delta / 8 * spread, drift
 
 
 def printed_width(gamma: float, kappa: float, n: int, d: int, largest: float, delta: float = 0.05) -> float:

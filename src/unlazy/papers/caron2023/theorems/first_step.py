@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -15,16 +14,14 @@ from unlazy.activations import Activation, Relu, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Loss
-from unlazy.networks import Network, TwoLayer, with_fields
+from unlazy.networks import TwoLayer, with_fields
 from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
-from unlazy.papers.caron2023.theorems._problems import at_start
-from unlazy.papers.caron2023.theorems._setting import AUTHORS, either, model, smooth, start
-from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory._runs import loss_slope, squared_loss
+from unlazy.papers.caron2023.theorems._setting import AUTHORS, Path, at_start, either, smooth, start
+from unlazy.theory._base import Finding, Reading, Verdict
+from unlazy.theory._runs import AtEnds, squared_loss
 
 _CLEAR = 5.0  # standard errors
-_SEEN = 3  # inputs between which the change of the kernel is looked at
+_SEEN = 3  # inputs between which the change of the kernel is compared
 
 
 def first_weight_step(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
@@ -90,7 +87,7 @@ def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p
     return jax.jvp(theta, (network.w,), (_velocity(network, data, loss),))[1]
 
 
-class WeightsMove(Theorem):
+class WeightsMove(AtEnds[Path]):
     """Theorem 5.1: E[dw_j/dt] = -(λ_{m,j}/√d) Σ_i x_i g_1(x_i) at t = 0.
 
     The right side is `first_weight_step`; the left is a mean over ``draws`` random starts of the network at hand, on
@@ -101,24 +98,18 @@ class WeightsMove(Theorem):
     key: ClassVar[str] = "caron2023/theorem-5.1"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 5.1"
     statement: ClassVar[str] = "On average over starts, weights begin to move by as much as their node weighs."
-    feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=2000)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Path | None]:
         """The paper's model and activations."""
-        yield from _model(run)
+        return (yield from _on_squares(run))
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Path) -> Finding:
         """Compare a mean over starts with the formula."""
-        made = model(run.start, run.data)
-        key = jax.random.key(51)
-        mean = over_starts(_weights, made.network, (run.data, run.loss), self.draws, made.n, key=key)
+        made, run = setting.model, setting.model.run
+        mean = over_starts(_weights, made, (run.data, run.loss), self.draws, made.n, key=jax.random.key(51))
         step = first_weight_step(made.network.activation, made.x)
-        predicted = loss_slope(run) * made.unit * np.stack([step, made.variances[0] * step])
+        predicted = setting.slope * made.unit * np.stack([step, made.variances[0] * step])
         return _equal(mean, predicted, "dw/dt")
 
     def example(self) -> Trajectory:
@@ -130,7 +121,7 @@ class WeightsMove(Theorem):
         return at_start(Tanh(), width=32)
 
 
-class KernelMoves(Theorem):
+class KernelMoves(AtEnds[Path]):
     """Theorem 5.2: E[dΘ/dt] at t = 0 is Σ_j λ_{m,j}² times a matrix that depends on the inputs alone.
 
     The matrix is `first_kernel_step`; the other side is a mean over ``draws`` random starts of the network at hand, on
@@ -140,26 +131,21 @@ class KernelMoves(Theorem):
     key: ClassVar[str] = "caron2023/theorem-5.2"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 5.2"
     statement: ClassVar[str] = "On average over starts, the kernel begins to move by as much as Σ λ²."
-    feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=4000)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Path | None]:
         """The paper's model, and a smooth activation."""
-        yield from _model(run)
-        made = start(run)[1]
-        if made is not None:
-            yield from smooth(made)
+        setting = yield from _on_squares(run)
+        if setting is not None:
+            yield from smooth(setting.model)
+        return setting
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Path) -> Finding:
         """Compare a mean over starts with the formula."""
-        made = model(run.start, run.data)
-        mean = over_starts(_kernel, made.network, (run.data, run.loss), self.draws, made.n, key=jax.random.key(52))
+        made, run = setting.model, setting.model.run
+        mean = over_starts(_kernel, made, (run.data, run.loss), self.draws, made.n, key=jax.random.key(52))
         each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])
-        predicted = loss_slope(run) * made.unit**2 * float(made.variances @ made.variances) * each
+        predicted = setting.slope * made.unit**2 * float(made.variances @ made.variances) * each
         return _equal(mean, predicted, "dΘ/dt")
 
     def example(self) -> Trajectory:
@@ -171,12 +157,13 @@ class KernelMoves(Theorem):
         return at_start(Relu(), width=32)
 
 
-def _model(run: Trajectory) -> Iterator[Hypothesis]:
-    conditions, made = start(run)
-    yield from conditions
-    yield squared_loss(run)
+def _on_squares(run: Trajectory) -> Reading[Path | None]:
+    """The paper's model and activations, on squared loss."""
+    made = yield from start(run)
+    slope = yield from squared_loss(run)
     if made is not None:
         yield from either(made)
+    return None if made is None or slope is None else Path(made, slope)
 
 
 def _equal(mean: Mean, predicted: np.ndarray, what: str) -> Finding:

@@ -10,11 +10,12 @@ wide or not.
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
-import equinox as eqx
 import numpy as np
 
 from unlazy._errors import UserError
@@ -23,7 +24,6 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import Network, Zipf, asymmetrical
-from unlazy.papers.caron2023.theorems._problems import three_points, two_points
 from unlazy.papers.caron2023.theorems._setting import (
     AUTHORS,
     PROBES,
@@ -31,26 +31,88 @@ from unlazy.papers.caron2023.theorems._setting import (
     Path,
     along,
     gaussian,
-    path,
     positive,
     relu,
     smooth,
     start,
     symmetric_share,
+    three_points,
+    two_points,
     watched,
 )
 from unlazy.papers.caron2023.theorems.constants import Guarantee, Margins, curvature, guarantee, margins
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
-from unlazy.theory._runs import probability
+from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict, read_all, through
+from unlazy.theory._runs import WithProbability, all_met, loss_slope
 
 _JUST = 1.001  # R' < R has to be strict
 _LITTLE = 0.01  # a guaranteed fall by less than this share over the whole run says nothing
 
-Promise: TypeAlias = Callable[[Model, float], Guarantee]
+
+@dataclasses.dataclass(frozen=True)
+class Promised:
+    """A run in the paper's units, and what is guaranteed of it."""
+
+    path: Path
+    guarantee: Guarantee
 
 
-class ReluPathSuffices(Theorem):
+class _Guarantee(WithProbability[Promised]):
+    """(a)-(d) for all times, by some formula, if the network is wide enough."""
+
+    @abc.abstractmethod
+    def _activation(self, made: Model) -> Iterable[Hypothesis]:
+        """Assumption 2.2(a) or (b)."""
+
+    @abc.abstractmethod
+    def _promise(self, made: Model) -> Guarantee:
+        """The width that is needed, and what follows."""
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """The loss, the kernel and the weights."""
+        return watched(network, data)
+
+    def read(self, run: Trajectory) -> Reading[Promised | None]:
+        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
+        made = yield from start(run)
+        if made is None:
+            return None
+        general = *self._activation(made), *gaussian(made), symmetric_share(made), positive(made)
+        met = yield from all_met(*general)
+        path = yield from along(made)
+        if not met:
+            return None
+        promised, m = self._promise(made), made.variances.size
+        yield Hypothesis("width m", m >= promised.width, m, promised.width)
+        return None if path is None else Promised(path, promised)
+
+    def conclude(self, setting: Promised) -> Finding:
+        """Compare (a)-(d) with the run at every time."""
+        path, promised = setting.path, setting.guarantee
+        made, least = path.model, _margins(path, promised).least()
+        margin = min(least.values())
+        left = math.exp(-promised.rate * float(path.times[-1]) / 2) + _blur(path)
+        fallen = 1 - left**2  # that is promised, and that the run can show
+        numbers = {f"margin of ({name})": value for name, value in least.items()} | {
+            "width": float(made.variances.size),
+            "width needed": promised.width,
+            "kappa": made.kappa,
+            "guaranteed rate": promised.rate,
+            "promised fall": fallen,
+            "slack in √L": path.resolution,
+        }
+        kept = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
+        why = f"Kept so many times over: {kept}. Promised is a fall of the loss by {fallen:.2%} at least."
+        verdict = Verdict.HOLDS if margin >= 1 - 1e-6 else Verdict.FAILS
+        if verdict is Verdict.FAILS:
+            why += f" Over random starts this may happen with probability {self.delta:g} at most."
+        elif fallen < _LITTLE:
+            verdict = Verdict.VACUOUS
+            why += " That says nothing."
+        return Finding(verdict, why, margin, numbers)
+
+
+class ReluPathSuffices(_Guarantee):
     """Lemma D.3: (a)-(d) for ReLU, if m >= max(8n log(4n/δ)/(dκ), 8n Σc/(dκ), 256 n² Σc/(dκ)²).
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ² c_j / 64 is known once the network is drawn; c_j is as small as R'_j
@@ -62,23 +124,18 @@ class ReluPathSuffices(Theorem):
     statement: ClassVar[str] = (
         "ReLU networks that start near enough to the targets converge, and stay near their start."
     )
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
+    def _activation(self, made: Model) -> Iterable[Hypothesis]:
+        return [relu(made)]
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, the kernel and the weights."""
-        return watched(network, data)
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        yield from _hypotheses(run, _near_relu, self.delta, [relu])
-
-    def conclude(self, run: Trajectory) -> Finding:
-        """Look at (a)-(d) along the run."""
-        return _conclude(run, _near_relu, self.delta)
+    def _promise(self, made: Model) -> Guarantee:
+        n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
+        each = 64 * _JUST * reach / self.delta**2 * np.sqrt(made.variances)
+        total, weighted = float(each.sum()), float(made.variances @ each)
+        start = 8 * n * math.log(4 * n / self.delta) / (d * kappa)
+        width = max(start, 8 * n / (d * kappa) * total, (16 * n / (d * kappa)) ** 2 * total)
+        drift = n / d * (weighted + 2 * math.sqrt(2 * weighted))
+        return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
 
     def example(self) -> Trajectory:
         """Targets a billionth away from the first outputs."""
@@ -89,7 +146,7 @@ class ReluPathSuffices(Theorem):
         return three_points(Relu())
 
 
-class SmoothPathSuffices(Theorem):
+class SmoothPathSuffices(_Guarantee):
     """Lemma D.5: (a)-(d) for smooth σ, if m >= max(8n log(2n/δ)/(dκ), n M² δ² S/(8d²κ), 4n² M² δ² S/(d³κ²)), S = Σ c².
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ c_j / 8 is known once the network is drawn; c_j is as small as that
@@ -99,23 +156,19 @@ class SmoothPathSuffices(Theorem):
     key: ClassVar[str] = "caron2023/lemma-d.5"
     source: ClassVar[str] = f"{AUTHORS}, Lemma D.5"
     statement: ClassVar[str] = "Smooth networks that start near enough to the targets converge near their start."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
+    def _activation(self, made: Model) -> Iterable[Hypothesis]:
+        return smooth(made)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, the kernel and the weights."""
-        return watched(network, data)
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        yield from _hypotheses(run, _near_smooth, self.delta, [])
-
-    def conclude(self, run: Trajectory) -> Finding:
-        """Look at (a)-(d) along the run."""
-        return _conclude(run, _near_smooth, self.delta)
+    def _promise(self, made: Model) -> Guarantee:
+        n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
+        bend = curvature(made.network.activation) * self.delta
+        squares = (8 * _JUST * reach / self.delta) ** 2 * made.variances
+        total, weighted = float(squares.sum()), float(made.variances @ squares)
+        start = 8 * n * math.log(2 * n / self.delta) / (d * kappa)
+        width = max(start, n * bend**2 * total / (8 * d**2 * kappa), 4 * (n * bend) ** 2 * total / (d**3 * kappa**2))
+        drift = n * bend**2 / (64 * d**2) * weighted + n * bend / (2 * d) ** 1.5 * math.sqrt(weighted)
+        return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
 
     def example(self) -> Trajectory:
         """Targets a hundredth away from the first outputs."""
@@ -126,7 +179,7 @@ class SmoothPathSuffices(Theorem):
         return three_points(Tanh())
 
 
-class ReluConverges(Theorem):
+class ReluConverges(_Guarantee):
     """Theorem 4.1: ReLU networks of width 2^34 n^6 D_0² / (κ^6 d^5 γ² δ^5) and more keep (a)-(d).
 
     With probability 1 - δ. Since κ d <= ½ and D_0² >= 2/d that is 2^41 n^6 at least. The width is that of the proof;
@@ -137,22 +190,12 @@ class ReluConverges(Theorem):
     source: ClassVar[str] = f"{AUTHORS}, Theorem 4.1"
     statement: ClassVar[str] = "Wide enough ReLU networks with γ > 0 fit any targets at a linear rate."
     feasible: ClassVar[bool] = False
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
+    def _activation(self, made: Model) -> Iterable[Hypothesis]:
+        return [relu(made)]
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, the kernel and the weights."""
-        return watched(network, data)
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        yield from _hypotheses(run, _any_targets, self.delta, [relu])
-
-    def conclude(self, run: Trajectory) -> Finding:
-        """Look at (a)-(d) along the run."""
-        return _conclude(run, _any_targets, self.delta)
+    def _promise(self, made: Model) -> Guarantee:
+        return _any_targets(made, self.delta)
 
     def example(self) -> Trajectory:
         """512 nodes on three inputs."""
@@ -163,7 +206,7 @@ class ReluConverges(Theorem):
         return three_points(Relu(), asymmetrical(0.0, Zipf(0.4)))
 
 
-class SmoothConverges(Theorem):
+class SmoothConverges(_Guarantee):
     """Theorem 4.2: smooth networks of width 2^15 n^4 M² (C² + C_1) / (κ^4 d^4 γ² δ) and more keep (a)-(d).
 
     With probability 1 - δ. Within reach where n is small, d large (so that κ d is near 1 and C_1 of order 1/d) and
@@ -173,23 +216,12 @@ class SmoothConverges(Theorem):
     key: ClassVar[str] = "caron2023/theorem-4.2"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 4.2"
     statement: ClassVar[str] = "Wide enough smooth networks with γ > 0 fit any targets at a linear rate."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
+    def _activation(self, made: Model) -> Iterable[Hypothesis]:
+        return smooth(made)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, the kernel and the weights."""
-        return watched(network, data)
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        yield from _hypotheses(run, _any_targets, self.delta, [])
-
-    def conclude(self, run: Trajectory) -> Finding:
-        """Look at (a)-(d) along the run."""
-        return _conclude(run, _any_targets, self.delta)
+    def _promise(self, made: Model) -> Guarantee:
+        return _any_targets(made, self.delta)
 
     def example(self) -> Trajectory:
         """20,000 tanh nodes on two inputs among 500 dimensions."""
@@ -205,7 +237,7 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
 
     The run has to be seen through the probes of ``theory.needs``; for stored numbers there is `margins`.
     """
-    conditions, made = start(run)
+    conditions, made = read_all(start(run))
     if made is None or not isinstance(run.loss, Squared):
         unmet = [str(one) for one in conditions if not one.met] or ["squared loss"]
         raise UserError(f"This run is not one of caron2023's, so it has no margins. Not met: {'; '.join(unmet)}.")
@@ -214,93 +246,26 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
         raise UserError(
             "Margins need a run seen from t = 0 on: add probes=theory.needs(network, data) and a look at 0."
         )
-    return _margins(run, _any_targets(made, delta))
+    return _margins(Path(made, loss_slope(run.loss, run.data.n)), _any_targets(made, delta))
 
 
 def _any_targets(made: Model, delta: float) -> Guarantee:
     """Theorems 4.1 and 4.2."""
     largest = float(np.max(np.abs(made.y)))
     sigma = made.network.activation
-    return guarantee(sigma, made.variances, made.gamma, made.kappa(), made.n, made.d, largest, delta)
+    return guarantee(sigma, made.variances, made.gamma, made.kappa, made.n, made.d, largest, delta)
 
 
 def _reach(made: Model) -> float:
     """R'_j / √λ_j of Lemmas D.3 and D.5."""
-    return math.sqrt(made.n / made.d) * made.residual() * 4 / (made.gamma * made.kappa())
+    return math.sqrt(made.n / made.d) * made.residual * 4 / (made.gamma * made.kappa)
 
 
-def _near_relu(made: Model, delta: float) -> Guarantee:
-    """Lemma D.3."""
-    n, d, kappa, reach = made.n, made.d, made.kappa(), _reach(made)
-    each = 64 * _JUST * reach / delta**2 * np.sqrt(made.variances)
-    total, weighted = float(each.sum()), float(made.variances @ each)
-    start = 8 * n * math.log(4 * n / delta) / (d * kappa)
-    width = max(start, 8 * n / (d * kappa) * total, (16 * n / (d * kappa)) ** 2 * total)
-    drift = n / d * (weighted + 2 * math.sqrt(2 * weighted))
-    return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
+def _margins(path: Path, promised: Guarantee) -> Margins:
+    observed = (path.times, path.losses, path.smallest, path.movement, path.drift)
+    return margins(promised, path.model.variances, *observed, resolution=_blur(path))
 
 
-def _near_smooth(made: Model, delta: float) -> Guarantee:
-    """Lemma D.5."""
-    n, d, kappa, reach = made.n, made.d, made.kappa(), _reach(made)
-    bend = curvature(made.network.activation) * delta
-    squares = (8 * _JUST * reach / delta) ** 2 * made.variances
-    total, weighted = float(squares.sum()), float(made.variances @ squares)
-    start = 8 * n * math.log(2 * n / delta) / (d * kappa)
-    width = max(start, n * bend**2 * total / (8 * d**2 * kappa), 4 * (n * bend) ** 2 * total / (d**3 * kappa**2))
-    drift = n * bend**2 / (64 * d**2) * weighted + n * bend / (2 * d) ** 1.5 * math.sqrt(weighted)
-    return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
-
-
-def _hypotheses(
-    run: Trajectory, promise: Promise, delta: float, activation: list[Callable[[Model], Hypothesis]]
-) -> Iterator[Hypothesis]:
-    conditions, made = start(run)
-    yield from conditions
-    if made is None:
-        return
-    asked = [one(made) for one in activation] or list(smooth(made))
-    general = [*asked, *gaussian(made), symmetric_share(made), positive(made)]
-    yield from general
-    yield from along(run)
-    if all(one.met for one in general):
-        needed, m = promise(made, delta).width, made.variances.size
-        yield Hypothesis("width m", m >= needed, m, needed)
-
-
-def _margins(run: Trajectory, promised: Guarantee) -> Margins:
-    seen = path(run)
-    looks = (seen.times, seen.losses, seen.smallest, seen.movement, seen.drift)
-    return margins(promised, seen.model.variances, *looks, resolution=_blur(seen))
-
-
-def _blur(seen: Path) -> float:
+def _blur(path: Path) -> float:
     """How well √L is known, relative to its start."""
-    return seen.resolution / max(seen.losses[0] ** 0.5, 1e-300)
-
-
-def _conclude(run: Trajectory, promise: Promise, delta: float) -> Finding:
-    seen = path(run)
-    made = seen.model
-    promised = promise(made, delta)
-    least = _margins(run, promised).least()
-    margin = min(least.values())
-    left = math.exp(-promised.rate * float(seen.times[-1]) / 2) + _blur(seen)
-    fallen = 1 - left**2  # that is promised, and that the run can show
-    numbers = {f"margin of ({name})": value for name, value in least.items()} | {
-        "width": float(made.variances.size),
-        "width needed": promised.width,
-        "kappa": made.kappa(),
-        "guaranteed rate": promised.rate,
-        "promised fall": fallen,
-        "slack in √L": seen.resolution,
-    }
-    kept = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
-    why = f"Kept so many times over: {kept}. Promised is a fall of the loss by {fallen:.2%} at least."
-    verdict = Verdict.HOLDS if margin >= 1 - 1e-6 else Verdict.FAILS
-    if verdict is Verdict.FAILS:
-        why += f" Over random starts this may happen with probability {delta:g} at most."
-    elif fallen < _LITTLE:
-        verdict = Verdict.VACUOUS
-        why += " That says nothing."
-    return Finding(verdict, why, margin, numbers)
+    return path.resolution / max(path.losses[0] ** 0.5, 1e-300)

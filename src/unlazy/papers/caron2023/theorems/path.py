@@ -6,10 +6,9 @@ The main theorems ask for widths that nobody has. These lemmas are the steps of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,30 +16,28 @@ from unlazy.activations import Relu, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
-from unlazy.papers.caron2023.theorems._problems import three_points
 from unlazy.papers.caron2023.theorems._setting import (
     AUTHORS,
     Model,
+    Path,
     along,
     gaussian,
-    model,
-    path,
     relu,
-    rounding,
     slopes_at_most_one,
     smooth,
     start,
+    three_points,
     watched,
 )
 from unlazy.papers.caron2023.theorems.constants import curvature
 from unlazy.papers.caron2023.theorems.kernels import parts
 from unlazy.probes import Kernel, Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict, through
 from unlazy.theory._fall import fall
-from unlazy.theory._runs import probability
+from unlazy.theory._runs import AtEnds, WithProbability
 
 
-class EigenvalueBringsDecay(Theorem):
+class EigenvalueBringsDecay(Theorem[Path]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
     And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any look: look often, for in
@@ -50,32 +47,30 @@ class EigenvalueBringsDecay(Theorem):
     key: ClassVar[str] = "caron2023/lemma-d.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma D.1"
     statement: ClassVar[str] = "While eig_min of the NTG is above 0 the loss falls fast, and no weight moves far."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """The loss, the kernel and the weights."""
         return watched(network, data)
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Path | None]:
         """The paper's model, gradient flow, and eigenvalues above 0."""
-        conditions, made = start(run)
-        yield from conditions
+        made = yield from start(run)
         if made is None:
-            return
+            return None
         yield slopes_at_most_one(made)
-        yield from along(run)
+        path = yield from along(made)
         seen = through(run, Kernel())
         if seen is not None:
             smallest = float(np.min(seen["smallest"])) / made.unit
-            yield Hypothesis("eig_min(Θ) > 0 at every look", smallest > rounding(made), smallest, rounding(made))
+            yield Hypothesis("eig_min(Θ) > 0 at every look", smallest > made.rounding, smallest, made.rounding)
+        return path
 
-    def conclude(self, run: Trajectory) -> Finding:
-        """Hold loss and weights against the smallest eigenvalue seen."""
-        seen = path(run)
-        made, zeta = seen.model, 2 * float(seen.smallest.min())
-        decay = fall(seen.times, seen.losses, seen.losses[0], seen.resolution).against(zeta, stepwise=False)
-        allowed = np.sqrt(made.n * made.variances / made.d) * made.residual() * 2 / zeta
-        moved = seen.movement.max(axis=0)
+    def conclude(self, setting: Path) -> Finding:
+        """Hold loss and weights against the smallest eigenvalue observed."""
+        made, zeta, losses = setting.model, 2 * float(setting.smallest.min()), setting.losses
+        decay = fall(setting.times, losses, losses[0], setting.resolution).against(zeta, stepwise=False)
+        allowed = np.sqrt(made.n * made.variances / made.d) * made.residual * 2 / zeta
+        moved = setting.movement.max(axis=0)
         margin = _ratio(allowed, moved)
         numbers = decay.numbers | {
             "zeta": zeta,
@@ -97,7 +92,18 @@ class EigenvalueBringsDecay(Theorem):
         return three_points(Relu(), parallel=True)
 
 
-class ReluKernelStays(Theorem):
+class Ends(NamedTuple):
+    """The paper's model at the start of a run, and the network at its end."""
+
+    model: Model
+    final: TwoLayer
+
+    def moved(self) -> np.ndarray:
+        """How far the weights of each node are from their start."""
+        return np.asarray(self.final.movement(self.model.network)["hidden"], float)
+
+
+class ReluKernelStays(AtEnds[Ends], WithProbability[Ends]):
     """Lemma D.2: while |w_j - w_0j| <= δ² c_j / 4, ‖Θ^(k) - Θ_0^(k)‖ <= (n/d) (Σ_j λ^(k) c_j + 2 √(γ_k Σ_j λ^(k) c_j)).
 
     With probability 1 - δ over the start, for ReLU, both parts k of eq. 14 and all W at once. Looked at where the run
@@ -108,28 +114,19 @@ class ReluKernelStays(Theorem):
     key: ClassVar[str] = "caron2023/lemma-d.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma D.2"
     statement: ClassVar[str] = "While ReLU nodes stay near their start, so does the kernel, with high probability."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Both ends of the run are enough."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Ends | None]:
         """The paper's model and start, and ReLU."""
-        conditions, made = start(run)
-        yield from conditions
+        made = yield from start(run)
         if made is not None:
             yield relu(made)
             yield from gaussian(made)
+        return _ends(made)
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Ends) -> Finding:
         """Compare the change of both parts with their bounds."""
-        made = model(run.start, run.data)
-        moved, shares = _moved(run), np.sqrt(made.variances)
+        made = setting.model
+        moved, shares = setting.moved(), np.sqrt(made.variances)
         carries = shares > 0
         reach = float(np.max(moved[carries] / shares[carries]))
         each = 4 * reach * shares / self.delta**2
@@ -139,7 +136,7 @@ class ReluKernelStays(Theorem):
         ]
         near = _in_reach(made, reach * shares)
         certain = near + 2 * math.sqrt(made.n / made.d * near)
-        return _stays(run, made, bounds, {"reach": reach, "bound by the gates in reach": certain})
+        return _stays(setting, bounds, {"reach": reach, "bound by the gates in reach": certain})
 
     def example(self) -> Trajectory:
         """Targets a millionth away from the first outputs."""
@@ -150,7 +147,7 @@ class ReluKernelStays(Theorem):
         return three_points(Relu())
 
 
-class SmoothKernelStays(Theorem):
+class SmoothKernelStays(AtEnds[Ends]):
     """Lemma D.4: while |w_j - w_0j| <= c_j / 2, ‖Θ^(k) - Θ_0^(k)‖ <= n M² S/(4d²) + (n M / d^(3/2)) √(γ_k S).
 
     S = Σ_j λ^(k) c_j². For smooth activations, both parts k of eq. 14, without any luck. Looked at where the run ended,
@@ -161,30 +158,25 @@ class SmoothKernelStays(Theorem):
     key: ClassVar[str] = "caron2023/lemma-d.4"
     source: ClassVar[str] = f"{AUTHORS}, Lemma D.4"
     statement: ClassVar[str] = "While smooth nodes stay near their start, so does the kernel."
-    feasible: ClassVar[bool] = True
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Both ends of the run are enough."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Ends | None]:
         """The paper's model, and a smooth activation."""
-        conditions, made = start(run)
-        yield from conditions
+        made = yield from start(run)
         if made is not None:
             yield from smooth(made)
+        return _ends(made)
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Ends) -> Finding:
         """Compare the change of both parts with their bounds."""
-        made = model(run.start, run.data)
-        bend, each = curvature(made.network.activation), 2 * _moved(run)
+        made = setting.model
+        bend, each = curvature(made.network.activation), 2 * setting.moved()
         sums = [float(made.part(k) @ each**2) for k in (1, 2)]
         n, d = made.n, made.d
         bounds = [
             n * bend**2 / (4 * d**2) * one + n * bend / d**1.5 * math.sqrt(part * one)
             for part, one in zip(made.share, sums, strict=True)
         ]
-        return _stays(run, made, bounds, {"largest movement": float(each.max() / 2), "M": bend})
+        return _stays(setting, bounds, {"largest movement": float(each.max() / 2), "M": bend})
 
     def example(self) -> Trajectory:
         """Tanh on three inputs."""
@@ -195,24 +187,22 @@ class SmoothKernelStays(Theorem):
         return three_points(Relu())
 
 
-def _moved(run: Trajectory) -> np.ndarray:
-    return np.asarray(run.final.movement(run.start)["hidden"], float)
+def _ends(made: Model | None) -> Ends | None:
+    final = None if made is None else made.run.final
+    return Ends(made, final) if made is not None and isinstance(final, TwoLayer) else None
 
 
 def _in_reach(made: Model, radii: np.ndarray) -> float:
     """(1/d) Σ_ij |x_i|² λ_j [|w_0j·x_i| <= r_j |x_i|]: what gates can change while weights stay within r_j."""
-    network = made.network
-    assert network.w is not None
     norms = jnp.linalg.norm(made.x, axis=1)
-    near = jnp.abs(made.x @ network.w.T) <= norms[:, None] * jnp.asarray(radii, norms.dtype)[None, :]
+    near = jnp.abs(made.x @ made.w.T) <= norms[:, None] * jnp.asarray(radii, norms.dtype)[None, :]
     return float((norms**2) @ near.astype(norms.dtype) @ jnp.asarray(made.variances, norms.dtype)) / made.d
 
 
-def _stays(run: Trajectory, made: Model, bounds: list[float], more: dict[str, float]) -> Finding:
+def _stays(setting: Ends, bounds: list[float], more: dict[str, float]) -> Finding:
     """Compare both parts of the kernel at both ends, and the smallest eigenvalue with what is left of one."""
-    before, final = parts(made.network, made.raw), run.final
-    assert isinstance(final, TwoLayer)
-    after = parts(final, made.raw)
+    made = setting.model
+    before, after = (parts(network, made.raw) for network in (made.network, setting.final))
     changes = [float(np.linalg.norm(b - a, 2)) / made.unit for a, b in zip(before, after, strict=True)]
     largest = float(jnp.sum(made.x**2)) / made.d
     slack = 1e3 * made.precision * largest

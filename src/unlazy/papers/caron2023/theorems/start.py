@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -13,21 +12,18 @@ import numpy as np
 from jaxtyping import Array
 
 from unlazy.activations import Relu
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.networks import Network, TwoLayer, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
+from unlazy.networks import TwoLayer, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
 from unlazy.papers.caron2023.theorems._draws import over_starts
-from unlazy.papers.caron2023.theorems._problems import at_start
 from unlazy.papers.caron2023.theorems._setting import (
     AUTHORS,
     Model,
+    at_start,
     either,
     gaussian,
     model,
     positive,
-    rounding,
     slopes_at_most_one,
-    speaks_of,
     start,
     sums_to_one,
     symmetric_share,
@@ -40,41 +36,34 @@ from unlazy.papers.caron2023.theorems.kernels import (
     node_variance,
     parts,
 )
-from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory._runs import probability
+from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
+from unlazy.theory._runs import AtEnds, WithProbability, all_met
 
-_SEEN = 64  # inputs on which laws over random starts are looked at: they hold on any
+_SEEN = 64  # inputs on which laws over random starts are compared: they hold on any
 
 
-class MeanKernelPositive(Theorem):
+class MeanKernelPositive(AtEnds[Model]):
     """Prop. 3.1: κ_n = eig_min(Θ*) > 0 where no two inputs are parallel (eq. 10)."""
 
     key: ClassVar[str] = "caron2023/proposition-3.1"
     source: ClassVar[str] = f"{AUTHORS}, Proposition 3.1 and eq. 10"
     statement: ClassVar[str] = "The mean tangent kernel of inputs that are not parallel is positive definite."
-    feasible: ClassVar[bool] = True
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Model | None]:
         """Assumptions 2.1 and 2.2."""
-        conditions, made = start(run)
-        yield from conditions
+        made = yield from start(run)
         if made is None:
-            return
+            return None
         yield from either(made)
         closest = _closest(made)
         yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * made.precision, closest, 1)
+        return made
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Model) -> Finding:
         """Look at κ_n, as far as rounding lets one see it."""
-        made = model(run.start, run.data)
-        kappa, floor = made.kappa(), rounding(made)
-        numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": _closest(made), "n": float(made.n)}
-        why = f"Found κ_n = {kappa:.3g} on {made.n} inputs, the nearest to parallel with |cos| = {_closest(made):.3g}."
+        kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
+        numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
+        why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
         verdict = Verdict.HOLDS if kappa > floor else Verdict.VACUOUS if kappa > -floor else Verdict.FAILS
         if verdict is Verdict.VACUOUS:
             why += f" Below {floor:.2g} nobody tells it from 0."
@@ -89,7 +78,7 @@ class MeanKernelPositive(Theorem):
         return at_start(Relu(), parallel=True)
 
 
-class KernelNearItsLimit(Theorem):
+class KernelNearItsLimit(AtEnds[Model], WithProbability[Model]):
     """Prop. 3.3: Θ_m(W_0) → Θ_∞ = γ Θ* + (1-γ) Σ_j λ̃_j A_j, by the mean square of the distance.
 
     E‖Θ_m - E[Θ_∞ | w_1 ... w_m]‖_F² is known exactly (`distance_to_limit`), so the distance at hand is within 1/√δ of
@@ -99,32 +88,22 @@ class KernelNearItsLimit(Theorem):
     key: ClassVar[str] = "caron2023/proposition-3.3"
     source: ClassVar[str] = f"{AUTHORS}, Proposition 3.3"
     statement: ClassVar[str] = "As width grows the NTG at the start tends to a limit, random where γ < 1."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Model | None]:
         """The paper's model and start, in its own units."""
-        yield from _law(run)
-        made = start(run)[1]
+        made = yield from _law(run)
         if made is not None:
             yield sums_to_one(made)
+        return made
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Model) -> Finding:
         """Compare the distance with what it is on average."""
-        made = model(run.start, run.data)
-        network, x = made.network, made.raw[:_SEEN]
+        network, x = setting.network, setting.raw[:_SEEN]
         limit = limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
         distance = float(np.linalg.norm(np.asarray(network.tangent_kernel(x, x), float) - limit.ntg))
         expected = distance_to_limit(network, x)
-        bound = expected / self.delta**0.5 + 1e3 * made.precision * size
+        bound = expected / self.delta**0.5 + 1e3 * setting.precision * size
         numbers = {"distance": distance, "expected": expected, "bound": bound, "limit": size, "rest": limit.rest}
         why = (
             f"|Θ_m - Θ_∞| = {distance:.3g}, on average over starts {expected:.3g}, where |Θ_∞| = {size:.3g}; nodes "
@@ -145,7 +124,7 @@ class KernelNearItsLimit(Theorem):
         return at_start(Relu(), scaling=ntk, width=2)
 
 
-class KernelVaries(Theorem):
+class KernelVaries(AtEnds[Model]):
     """Eq. 12: E‖Θ_∞ - Θ*‖_F² = C_0 (1-γ)² Σ_j λ̃_j², at width m C_0 Σ_j λ_{m,j}².
 
     The second, of which the first is the limit (Prop. A.2), is compared with a mean over ``draws`` random starts of the
@@ -155,26 +134,20 @@ class KernelVaries(Theorem):
     key: ClassVar[str] = "caron2023/eq-12"
     source: ClassVar[str] = f"{AUTHORS}, eq. 12"
     statement: ClassVar[str] = "How much the NTG varies from start to start is set by the sum of squared node weights."
-    feasible: ClassVar[bool] = True
     draws: int = eqx.field(static=True, default=1000)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Model | None]:
         """The paper's model."""
-        yield from _law(run)
+        return (yield from _law(run))
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Model) -> Finding:
         """Compare a mean over starts with the formula."""
-        made = model(run.start, run.data)
-        x, sigma = made.x[:_SEEN], made.network.activation
-        node, constant = asymmetrical_nodes(made.network), node_variance(sigma, x)
+        x, sigma = setting.x[:_SEEN], setting.network.activation
+        node, constant = asymmetrical_nodes(setting.network), node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
-        given = (made.raw[:_SEEN], jnp.asarray(mean_ntg(sigma, x)), made.unit)
-        mean = over_starts(_variation, made.network, given, self.draws, x.shape[0], key=jax.random.key(12))
-        predicted = constant * float(made.variances @ made.variances)
+        given = (setting.raw[:_SEEN], jnp.asarray(mean_ntg(sigma, x)), setting.unit)
+        mean = over_starts(_variation, setting, given, self.draws, x.shape[0], key=jax.random.key(12))
+        predicted = constant * float(setting.variances @ setting.variances)
         margin, measured = mean.against(np.asarray(predicted)), float(mean.value)
         numbers = {
             "measured": measured,
@@ -207,7 +180,7 @@ def _variation(network: TwoLayer, given: tuple[Array, Array, float]) -> Array:
     return jnp.sum((network.tangent_kernel(x, x) / unit - mean) ** 2)
 
 
-class NodeSums(Theorem):
+class NodeSums(AtEnds[Model]):
     """Prop. A.2: Σ λ = 1, √(γm) <= Σ √λ <= √m, and Σ λ^r within the bounds whose common limit is (1-γ)^r Σ λ̃^r.
 
     The last, eq. 17, is checked by the two inequalities of its proof, for r = 3/2 and r = 2. Printed as an equivalence
@@ -217,38 +190,32 @@ class NodeSums(Theorem):
     key: ClassVar[str] = "caron2023/proposition-a.2"
     source: ClassVar[str] = f"{AUTHORS}, Proposition A.2"
     statement: ClassVar[str] = "Node weights sum to 1, and their powers to what the asymmetric share makes of them."
-    feasible: ClassVar[bool] = True
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Model | None]:
         """Node scales of eq. 1."""
-        conditions = list(speaks_of(run.start))
-        yield from conditions
-        if all(condition.met for condition in conditions):
-            yield sums_to_one(model(run.start, run.data))
+        made = yield from model(run)
+        if made is not None:
+            yield sums_to_one(made)
+        return made
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Model) -> Finding:
         """Compare sums and bounds."""
-        made = model(run.start, run.data)
-        lam, m = made.variances, made.variances.size
-        node, root = asymmetrical_nodes(made.network), float(np.sum(np.sqrt(lam)))
-        ratios = [math.sqrt(m) / root, root / max(math.sqrt(made.gamma * m), 1e-300)]
-        numbers = {"Σ √λ": root, "√m": math.sqrt(m), "√(γm)": math.sqrt(made.gamma * m)}
+        lam, m = setting.variances, setting.variances.size
+        node, root = asymmetrical_nodes(setting.network), float(np.sum(np.sqrt(lam)))
+        ratios = [math.sqrt(m) / root, root / max(math.sqrt(setting.gamma * m), 1e-300)]
+        numbers = {"Σ √λ": root, "√m": math.sqrt(m), "√(γm)": math.sqrt(setting.gamma * m)}
         for power in (1.5, 2.0):
-            own, rest = float(np.sum(lam**power)), float(np.sum(made.part(2) ** power))
-            high = (made.gamma * m ** (1 / power - 1) + rest ** (1 / power)) ** power
+            own, rest = float(np.sum(lam**power)), float(np.sum(setting.part(2) ** power))
+            high = (setting.gamma * m ** (1 / power - 1) + rest ** (1 / power)) ** power
             ratios += [high / own, own / max(rest, 1e-300)]
             numbers[f"Σ λ^{power:g}"] = own
-            numbers[f"Σ λ^{power:g} at infinite width"] = (1 - made.gamma) ** power * node.weights.power_sum(power)
+            numbers[f"Σ λ^{power:g} at infinite width"] = (1 - setting.gamma) ** power * node.weights.power_sum(power)
         margin = min(ratios)
         why = (
             f"Found Σ √λ = {root:.3g} between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² = "
             f"{numbers['Σ λ^2']:.3g}, at infinite width {numbers['Σ λ^2 at infinite width']:.3g}."
         )
-        holds = margin >= 1 - 1e4 * made.precision
+        holds = margin >= 1 - 1e4 * setting.precision
         return Finding(Verdict.HOLDS if holds else Verdict.FAILS, why, margin, numbers)
 
     def example(self) -> Trajectory:
@@ -260,7 +227,7 @@ class NodeSums(Theorem):
         return at_start(Relu(), scaling=mean_field)
 
 
-class StartConcentrates(Theorem):
+class StartConcentrates(AtEnds[Model], WithProbability[Model]):
     """Prop. C.1: eig_min(Θ_m) >= eig_min(Θ^(1)) > γ κ_n / 2 with probability 1 - δ if m >= 8 n log(n/δ) / (κ_n d).
 
     The n in front of the logarithm bounds eig_max(X X^T), which is taken itself: it asks for less.
@@ -269,43 +236,32 @@ class StartConcentrates(Theorem):
     key: ClassVar[str] = "caron2023/proposition-c.1"
     source: ClassVar[str] = f"{AUTHORS}, Proposition C.1"
     statement: ClassVar[str] = "Wide networks start with a kernel whose smallest eigenvalue is above γ κ_n / 2."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Model | None]:
         """Assumptions 2.1 to 2.3, γ > 0, and the width."""
-        yield from _law(run)
-        made = start(run)[1]
+        made = yield from _law(run)
         if made is None:
-            return
+            return None
         yield symmetric_share(made)
-        yield positive(made)
-        if positive(made).met:
+        if (yield from all_met(positive(made))):
             needed, m = start_width(made, self.delta), made.variances.size
             yield Hypothesis("width m", m >= needed, m, needed)
+        return made
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Model) -> Finding:
         """Compare the eigenvalues."""
-        made = model(run.start, run.data)
-        split = parts(made.network, made.raw)
-        part = float(np.linalg.eigvalsh(split.symmetric)[0]) / made.unit
-        whole = float(np.linalg.eigvalsh(split.symmetric + split.rest)[0]) / made.unit
-        bound, slack = made.gamma * made.kappa() / 2, rounding(made)
+        split = parts(setting.network, setting.raw)
+        part = float(np.linalg.eigvalsh(split.symmetric)[0]) / setting.unit
+        whole = float(np.linalg.eigvalsh(split.symmetric + split.rest)[0]) / setting.unit
+        bound, slack = setting.gamma * setting.kappa / 2, setting.rounding
         holds = part > bound - slack and whole >= part - slack
         numbers = {
             "eig_min": whole,
             "eig_min of the symmetric part": part,
             "bound": bound,
-            "kappa": made.kappa(),
-            "width needed": start_width(made, self.delta),
-            "printed width": 8 * made.n * math.log(made.n / self.delta) / (made.kappa() * made.d),
+            "kappa": setting.kappa,
+            "width needed": start_width(setting, self.delta),
+            "printed width": 8 * setting.n * math.log(setting.n / self.delta) / (setting.kappa * setting.d),
         }
         why = (
             f"Found eig_min(Θ) = {whole:.3g} and for its symmetric part {part:.3g}, where more than γ κ_n / 2 = "
@@ -326,7 +282,7 @@ def start_width(made: Model, delta: float) -> float:
     """8 eig_max(X X^T) log(n/δ) / (κ_n d): the width of Prop. C.1."""
     x = np.asarray(made.x, float)
     largest = float(np.linalg.norm(x, 2)) ** 2
-    return 8 * largest * math.log(made.n / delta) / (made.kappa() * made.d)
+    return 8 * largest * math.log(made.n / delta) / (made.kappa * made.d)
 
 
 def _closest(made: Model) -> float:
@@ -338,10 +294,10 @@ def _closest(made: Model) -> float:
     return float(cosines.max())
 
 
-def _law(run: Trajectory) -> Iterator[Hypothesis]:
+def _law(run: Trajectory) -> Reading[Model | None]:
     """The paper's model, with a start drawn by Assumption 2.3."""
-    conditions, made = start(run)
-    yield from conditions
+    made = yield from start(run)
     if made is not None:
         yield slopes_at_most_one(made)
         yield from gaussian(made)
+    return made

@@ -1,4 +1,4 @@
-"""A run in the notation of chen2022: which runs the paper's equations describe, and in which units.
+"""A run in the notation of chen2022: which runs the paper's equations describe, in which units, and small ones.
 
 The paper's model is f = (1/m) Σ_i c_i σ(h_i) with |c_i| = ĉ, trained by W' = -m ∂L/∂W on L = ½ Σ_a (f(x_a) - y_a)². A
 two-layer network in any scaling whose neurons are alike is this model with ĉ = m s |a|, at another speed of time: with
@@ -12,52 +12,38 @@ slow. What the theorems say of rates is multiplied by τ.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple, TypeGuard
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from unlazy.activations import Activation, ActiveInterval
-from unlazy.flows import Trajectory
-from unlazy.networks import Anchored, Embedding, Infinite, Network, RandomLayers, TwoLayer
+from unlazy.data import Dataset
+from unlazy.flows import GradientFlow, Trajectory
+from unlazy.losses import Squared
+from unlazy.networks import Anchored, Infinite, Network, RandomLayers, TwoLayer
 from unlazy.probes import TrainLoss
-from unlazy.theory._base import Hypothesis, through
-from unlazy.theory._runs import gradient_flow, loss_slope, no_biases, relative_error, squared_loss
+from unlazy.theory._base import Hypothesis, Reading, Theorem, through
+from unlazy.theory._fall import Fall, fall
+from unlazy.theory._runs import all_met, gradient_flow, no_biases, relative_error, squared_loss
 
 AUTHORS = "Chen, Vanden-Eijnden, Bruna (2022)"
 
 
 def gram(network: TwoLayer, x: Array) -> np.ndarray:
     """G_ab = Φ(x_a)·Φ(x_b) / D of the network's own embedding, finite or infinite (eq. 12, 20, 22)."""
-    return _kernel(network.embedding, x)
+    return np.asarray(network.embedding.kernel(x, x), float)
 
 
 def limit_gram(network: TwoLayer, x: Array) -> np.ndarray | None:
     """Ḡ, the limit of G as D → ∞, layer after layer (eq. 23 and App. H); None for an embedding that is not random."""
     embedding = network.embedding
     if isinstance(embedding, RandomLayers):
-        return _kernel(_infinite(len(embedding.widths), embedding.activation), x)
-    return _kernel(embedding, x) if isinstance(embedding, Infinite | Anchored) else None
-
-
-@functools.lru_cache(maxsize=8)
-def _infinite(depth: int, activation: Activation | None) -> Infinite:
-    return Infinite(depth, activation)
-
-
-_last: list[tuple[Embedding, Array, np.ndarray]] = []  # several theorems ask for the same matrix, one after the other
-
-
-def _kernel(embedding: Embedding, x: Array) -> np.ndarray:
-    for known, points, value in _last:
-        if known is embedding and points is x:
-            return value
-    value = np.asarray(embedding.kernel(x, x), float)
-    _last[:] = [*_last[-1:], (embedding, x, value)]
-    return value
+        embedding = Infinite(len(embedding.widths), embedding.activation)
+    return np.asarray(embedding.kernel(x, x), float) if isinstance(embedding, Infinite | Anchored) else None
 
 
 class Spectrum(NamedTuple):
@@ -67,7 +53,7 @@ class Spectrum(NamedTuple):
     largest: float
     low: float  # min_a G_aa
     high: float  # max_a G_aa
-    rounding: float  # eigenvalues below it are not told from 0
+    rounding: float  # eigenvalues below it cannot be distinguished from 0
 
     @property
     def positive(self) -> bool:
@@ -82,13 +68,16 @@ def spectrum(matrix: np.ndarray, precision: float) -> Spectrum:
     return Spectrum(float(values[0]), float(values[-1]), float(diagonal.min()), float(diagonal.max()), rounding)
 
 
-class Setting(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Setting:
     """A run in the paper's units."""
 
+    run: Trajectory
     network: TwoLayer  # at the start
-    x: Array
+    w: Array  # its weights
     y: np.ndarray
     c: float  # ĉ
+    slope: float  # ω
     speed: float  # τ: the paper's time that passes in one unit of the run's
     gram: np.ndarray
     spectrum: Spectrum
@@ -96,51 +85,60 @@ class Setting(NamedTuple):
     resolution: float  # how well √L is known: the flow's own estimate of its error, and rounding
     precision: float  # of the numbers of the run
 
-    @property
-    def n(self) -> int:
-        """Number of training points."""
-        return self.y.size
+    def losses(self) -> np.ndarray:
+        """L^t = ½ Σ_a (f - y)² at every time of the run, whatever the run's own loss divides by."""
+        return np.asarray(through(self.run, TrainLoss()), float) / self.slope
+
+    def fall(self) -> Fall:
+        """The loss curve from t = 0 on."""
+        return fall(self.run.times, self.losses(), self.start_loss, self.resolution)
 
 
-def read(run: Trajectory) -> tuple[list[Hypothesis], Setting | None]:
-    """Give the conditions under which the paper describes a run, and, if they are met, the run in its units."""
-    conditions = list(_conditions(run))
-    if not all(condition.met for condition in conditions):
-        return conditions, None
-    network, data = run.start, run.data
-    assert isinstance(network, TwoLayer)
-    assert network.w is not None
-    m, features = network.w.shape
-    slope = loss_slope(run)
-    factor = float(features) ** network.scaling.feature
-    speed = network.rates().w * factor**2 * features * slope / m
-    matrix = gram(network, data.x)
-    precision = float(jnp.finfo(data.x.dtype).eps)
+def read(run: Trajectory) -> Reading[Setting | None]:
+    """The paper's model, followed as a flow on squared loss, from a loss above 0."""
+    network = yield from two_layers(run.start)
+    if network is None or network.w is None:
+        return None
+    alike = yield from all_met(one_size(network), no_biases(network))
+    slope = yield from squared_loss(run)
+    flow = yield from all_met(gradient_flow(run))
+    if not (alike and flow) or slope is None:
+        return None
+    data, (m, features) = run.data, network.w.shape
+    matrix, precision = gram(network, data.x), float(jnp.finfo(data.x.dtype).eps)
     y = np.asarray(data.y, float)
     residual = np.asarray(network(data.x), float) - y
     start_loss = 0.5 * float(residual @ residual)
-    error = relative_error(run, precision)
-    conditions.append(Hypothesis("a loss above 0 at the start", start_loss > 0, start_loss))
+    yield Hypothesis("a loss above 0 at the start", start_loss > 0, start_loss)
     if start_loss == 0:
-        return conditions, None
-    setting = Setting(
+        return None
+    return Setting(
+        run=run,
         network=network,
-        x=data.x,
+        w=network.w,
         y=y,
         c=m * float(network.s[0]) * float(jnp.abs(network.a[0])),
-        speed=speed,
+        slope=slope,
+        speed=network.rates().w * network.factor() ** 2 * features * slope / m,
         gram=matrix,
         spectrum=spectrum(matrix, precision),
         start_loss=start_loss,
-        resolution=error * float(np.sqrt(max(0.5 * float(y @ y), start_loss))),
+        resolution=relative_error(run, precision) * float(np.sqrt(max(0.5 * float(y @ y), start_loss))),
         precision=precision,
     )
-    return conditions, setting
 
 
-def losses(run: Trajectory) -> np.ndarray:
-    """L^t = ½ Σ_a (f - y)² at every look, whatever the run's own loss divides by."""
-    return np.asarray(through(run, TrainLoss()), float) / loss_slope(run)
+def two_layers(network: Network) -> Reading[TwoLayer | None]:
+    """The type of network that the paper is about."""
+    yield Hypothesis("a two-layer network: a trained layer on an embedding", isinstance(network, TwoLayer))
+    return network if isinstance(network, TwoLayer) else None
+
+
+def one_size(network: TwoLayer) -> Hypothesis:
+    """One output, and frozen read-outs ±c before nodes of one scale (Assumption 1)."""
+    size, scales = np.abs(np.asarray(network.a)), np.asarray(network.s)
+    alike = size.ndim == 1 and size.min() == size.max() > 0 and scales.min() == scales.max() > 0
+    return Hypothesis("one output with frozen read-outs ±c, all nodes alike", bool(alike and not network.train_readout))
 
 
 def positive_definite(setting: Setting) -> Hypothesis:
@@ -155,32 +153,37 @@ def active_somewhere(interval: ActiveInterval | None) -> Hypothesis:
     return Hypothesis("an interval on which |σ'| is bounded away from 0", interval is not None)
 
 
-def _conditions(run: Trajectory) -> Iterator[Hypothesis]:
-    network = run.start
-    two_layers = isinstance(network, TwoLayer)
-    yield Hypothesis("a two-layer network: a trained layer on an embedding", two_layers)
-    if not two_layers:
-        return
-    yield one_size(network)
-    yield no_biases(network)
-    yield squared_loss(run)
-    yield gradient_flow(run)
+def lipschitz(activation: Activation) -> Hypothesis:
+    """L_σ < ∞."""
+    return Hypothesis("a Lipschitz activation", bool(np.isfinite(activation.lipschitz)))
 
 
-def one_size(network: TwoLayer) -> Hypothesis:
-    """One output, and frozen read-outs ±c before nodes of one scale (Assumption 1)."""
-    size, scales = np.abs(np.asarray(network.a)), np.asarray(network.s)
-    alike = size.ndim == 1 and size.min() == size.max() > 0 and scales.min() == scales.max() > 0
-    return Hypothesis("one output with frozen read-outs ±c, all nodes alike", bool(alike and not network.train_readout))
-
-
-def is_known(network: Network) -> bool:
-    """Whether it makes sense to ask the paper about a network at all, before it is run."""
+def is_known(network: Network) -> TypeGuard[TwoLayer]:
+    """Whether the paper may describe a network, as far as it shows before a run."""
     return isinstance(network, TwoLayer) and one_size(network).met and network.b is None
 
 
-def settled(run: Trajectory) -> Setting:
-    """Give a run in the paper's units, its conditions being met."""
-    setting = read(run)[1]
-    assert setting is not None
-    return setting
+def random_layer(network: Network) -> tuple[RandomLayers, Activation] | None:
+    """The frozen random layer below the trained one and its activation, if there is exactly one."""
+    embedding = network.embedding if isinstance(network, TwoLayer) else None
+    if isinstance(embedding, RandomLayers) and len(embedding.widths) == 1 and embedding.activation is not None:
+        return embedding, embedding.activation
+    return None
+
+
+# Two points, almost at right angles and so small that tanh neurons sit well inside their active interval. Then the
+# guarantees begin at read-outs and widths that a laptop holds: ĉ of about 60 |y| and a few hundred neurons.
+_SIZE = 1e-4
+_READOUT, _WIDTH, _TIMES = 30.0, 4096, (0.0, 10.0, 20.0, 40.0)
+
+
+def small_inputs(theorem: Theorem, *, readout: float = _READOUT, parallel: bool = False, **options: Any) -> Trajectory:
+    """Two nearly orthogonal (or parallel) inputs with |x|²/d = 1e-4, observed with the probes that ``theorem`` needs.
+
+    ``options`` are those of `TwoLayer`.
+    """
+    x = jnp.sqrt(2 * _SIZE) * jnp.array([[1.0, 0.0], [1.0, 0.0] if parallel else [0.2, 0.96**0.5]])
+    data = Dataset(x, jnp.array([0.09, -0.04]), name="two small inputs")
+    network = TwoLayer(_WIDTH, 2, readout=readout, key=jax.random.key(0), **options)
+    flow = GradientFlow(loss=Squared("sum"), tolerance=1e-5)
+    return flow(network, data, _TIMES, list(theorem.needs(network, data)))

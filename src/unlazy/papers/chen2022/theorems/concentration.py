@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Array
 
 from unlazy._types import PRNGKey
 from unlazy.activations import Activation
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.networks import Infinite, Network, RandomLayers, TwoLayer
-from unlazy.papers.chen2022.theorems._problems import small_inputs
-from unlazy.papers.chen2022.theorems._setting import AUTHORS, gram, limit_gram
+from unlazy.networks import Infinite, RandomLayers
+from unlazy.papers.chen2022.theorems._setting import AUTHORS, lipschitz, random_layer, small_inputs
 from unlazy.papers.chen2022.theorems.constants import concentration_bound, features_needed, start_size
-from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory._runs import probability
+from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
+from unlazy.theory._runs import AtEnds, WithProbability
 
 
-class EmbeddingConcentrates(Theorem):
+class Layer(NamedTuple):
+    """A frozen random layer, its activation and the inputs that it is given."""
+
+    embedding: RandomLayers
+    activation: Activation
+    x: Array
+
+
+class EmbeddingConcentrates(AtEnds[Layer], WithProbability[Layer]):
     """Lemma 4: ‖G - Ḡ‖ <= u with probability 1 - δ if D is of order n² u^-2 log(n/δ).
 
     On data and network alone. The bound is `concentration_bound`, with constants worked out; it falls like D^-½.
@@ -31,39 +35,24 @@ class EmbeddingConcentrates(Theorem):
     key: ClassVar[str] = "chen2022/lemma-4"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4"
     statement: ClassVar[str] = "The Gram matrix of D random features is within order D^-1/2 of its limit."
-    feasible: ClassVar[bool] = True
-    delta: float = eqx.field(static=True, default=0.05)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Layer | None]:
         """One frozen random layer with a Lipschitz activation."""
-        embedding = getattr(run.start, "embedding", None)
-        one_layer = isinstance(embedding, RandomLayers) and len(embedding.widths) == 1
-        yield Hypothesis("one frozen random layer as the embedding", one_layer)
-        if one_layer:
-            assert isinstance(embedding, RandomLayers)
-            assert embedding.activation is not None
-            yield Hypothesis("a Lipschitz activation", bool(np.isfinite(embedding.activation.lipschitz)))
+        layer = random_layer(run.start)
+        yield Hypothesis("one frozen random layer as the embedding", layer is not None)
+        if layer is None:
+            return None
+        yield lipschitz(layer[1])
+        return Layer(*layer, run.data.x)
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Layer) -> Finding:
         """Compare the distance with the bound."""
-        network = run.start
-        assert isinstance(network, TwoLayer)
-        embedding = network.embedding
-        assert isinstance(embedding, RandomLayers)
-        assert embedding.activation is not None
-        x, features = run.data.x, embedding.widths[0]
-        limit = limit_gram(network, x)
-        assert limit is not None
-        distance = float(np.linalg.norm(gram(network, x) - limit, 2))
+        embedding, activation, x = setting
+        features = embedding.widths[0]
+        limit = np.asarray(Infinite(1, activation).kernel(x, x), float)
+        distance = float(np.linalg.norm(np.asarray(embedding.kernel(x, x), float) - limit, 2))
         values = np.linalg.eigvalsh(limit)
-        sizes = start_size(embedding.activation, np.mean(np.square(np.asarray(x, float)), axis=1))
+        sizes = start_size(activation, np.mean(np.square(np.asarray(x, float)), axis=1))
         bound = concentration_bound(sizes, features, self.delta)
         numbers = {"distance": distance, "bound": bound, "features": float(features), "eig_max": float(values[-1])}
         if values[0] > 0:

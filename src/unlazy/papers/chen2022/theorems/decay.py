@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -13,27 +13,25 @@ from unlazy.activations import Activation, ActiveInterval, LeakyRelu, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
-from unlazy.papers.chen2022.theorems._problems import small_inputs
 from unlazy.papers.chen2022.theorems._setting import (
     AUTHORS,
+    Setting,
     active_somewhere,
     gram,
     is_known,
-    losses,
     positive_definite,
     read,
-    settled,
+    small_inputs,
 )
 from unlazy.papers.chen2022.theorems.constants import find_interval, kappa, printed_kappa
 from unlazy.probes import ActiveShare, DecayRate, MeanSquareSlope, Probe, TrainLoss
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
-from unlazy.theory._fall import fall
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict, through
 from unlazy.theory._runs import looked_later
 
-_FAR = 50.0  # |σ'| is looked at up to here: where it has a floor, it has long settled
+_FAR = 50.0  # |σ'| is evaluated up to here: an activation with a floor has converged to it by then
 
 
-class LossFalls(Theorem):
+class LossFalls(Theorem[Setting]):
     """Eq. 14: -L'/L >= 2 ĉ² λ_min(G) min_a (1/m) Σ_i σ'(h_i(x_a))² at every time.
 
     For any activation: the mean square slope is measured along the run, in place of the constant of eq. 16.
@@ -42,22 +40,21 @@ class LossFalls(Theorem):
     key: ClassVar[str] = "chen2022/eq-14"
     source: ClassVar[str] = f"{AUTHORS}, eq. 14"
     statement: ClassVar[str] = "While slopes are not all small, the loss falls at least at a rate set by eig_min(G)."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """How fast the loss falls, and the slopes."""
         return [DecayRate(), MeanSquareSlope()] if is_known(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
         """The paper's model, and a positive definite G."""
-        conditions, setting = read(run)
-        yield from conditions
+        setting = yield from read(run)
         if setting is not None:
             yield positive_definite(setting)
+        return setting
 
-    def conclude(self, run: Trajectory) -> Finding:
-        """Compare both sides at every look."""
-        setting = settled(run)
+    def conclude(self, setting: Setting) -> Finding:
+        """Compare both sides at every time."""
+        run = setting.run
         slopes = np.asarray(through(run, MeanSquareSlope())["hidden"], float)
         measured = np.asarray(through(run, DecayRate()), float)
         guaranteed = 2 * setting.speed * setting.c**2 * setting.spectrum.smallest * slopes
@@ -87,7 +84,7 @@ class LossFalls(Theorem):
         return small_inputs(self, parallel=True)
 
 
-class SlopesBoundedBelow(Theorem):
+class SlopesBoundedBelow(Theorem[tuple[Setting, float]]):
     """Eq. 16: L' <= -2 ĉ² λ_min(G) K_σ'² L where |σ'| >= K_σ' > 0 everywhere.
 
     For linear and leaky ReLU activations, not for the cubic one, which the paper names too. The inequality is checked
@@ -97,29 +94,27 @@ class SlopesBoundedBelow(Theorem):
     key: ClassVar[str] = "chen2022/eq-16"
     source: ClassVar[str] = f"{AUTHORS}, eq. 16"
     statement: ClassVar[str] = "Where |σ'| is bounded from below, the loss falls exponentially from the start."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """The loss."""
         return [TrainLoss()] if is_known(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[tuple[Setting, float] | None]:
         """The paper's model, a positive definite G, and slopes bounded from below."""
-        conditions, setting = read(run)
-        yield from conditions
+        setting = yield from read(run)
         if setting is None:
-            return
+            return None
         yield positive_definite(setting)
         floor = slope_floor(setting.network.activation)
         yield Hypothesis("|σ'| bounded away from 0 everywhere", floor > 0, floor)
         yield looked_later(run)
+        return setting, floor
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: tuple[Setting, float]) -> Finding:
         """Hold the loss against the guaranteed rate."""
-        setting = settled(run)
-        floor = slope_floor(setting.network.activation)
-        rate = 2 * setting.speed * setting.c**2 * setting.spectrum.smallest * floor**2
-        return fall(run.times, losses(run), setting.start_loss, setting.resolution).against(rate, stepwise=True)
+        known, floor = setting
+        rate = 2 * known.speed * known.c**2 * known.spectrum.smallest * floor**2
+        return known.fall().against(rate, stepwise=True)
 
     def example(self) -> Trajectory:
         """Leaky ReLU."""
@@ -130,7 +125,7 @@ class SlopesBoundedBelow(Theorem):
         return small_inputs(self, activation=Tanh())
 
 
-class ActiveNeuronsStay(Theorem):
+class ActiveNeuronsStay(Theorem[tuple[Setting, ActiveInterval]]):
     """Lemma 1: (η^t)^(3/2) >= (η̃^0)^(3/2) - κ (√L^0 - √L^t) / ĉ, η being the share of neurons with h in I (eq. 18-19).
 
     Neurons that start in the middle third of the active interval can leave it only while the loss falls; as long as a
@@ -142,15 +137,11 @@ class ActiveNeuronsStay(Theorem):
     key: ClassVar[str] = "chen2022/lemma-1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 1"
     statement: ClassVar[str] = "Neurons cannot leave the active region of σ without a fall of the loss."
-    feasible: ClassVar[bool] = True
     interval: tuple[float, float] | None = eqx.field(static=True, default=None)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """The loss, and the share of neurons in the interval."""
-        if not is_known(network):
-            return []
-        assert isinstance(network, TwoLayer)
-        interval = self._interval(network, np.diag(gram(network, data.x)))
+        interval = self._interval(network, np.diag(gram(network, data.x))) if is_known(network) else None
         return [] if interval is None else [TrainLoss(), ActiveShare(interval.left, interval.right)]
 
     def _interval(self, network: TwoLayer, variances: np.ndarray) -> ActiveInterval | None:
@@ -158,24 +149,25 @@ class ActiveNeuronsStay(Theorem):
             return network.activation.interval(*self.interval)
         return find_interval(network.activation, float(variances.min()), float(variances.max()))
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[tuple[Setting, ActiveInterval] | None]:
         """The paper's model, a positive definite G, and an interval on which σ is active."""
-        conditions, setting = read(run)
-        yield from conditions
-        if setting is not None:
-            yield positive_definite(setting)
-            yield active_somewhere(self._interval(setting.network, np.diag(setting.gram)))
-            yield looked_later(run)
-
-    def conclude(self, run: Trajectory) -> Finding:
-        """Compare the share of active neurons with the guaranteed one at every look."""
-        setting, values = settled(run), losses(run)
+        setting = yield from read(run)
+        if setting is None:
+            return None
         interval = self._interval(setting.network, np.diag(setting.gram))
-        assert interval is not None
+        yield positive_definite(setting)
+        yield active_somewhere(interval)
+        yield looked_later(run)
+        return None if interval is None else (setting, interval)
+
+    def conclude(self, setting: tuple[Setting, ActiveInterval]) -> Finding:
+        """Compare the share of active neurons with the guaranteed one at every time."""
+        known, interval = setting
+        run, network, values, g = known.run, known.network, known.losses(), known.spectrum
         shares = np.asarray(through(run, ActiveShare(interval.left, interval.right))["hidden"], float)
-        middle = float(ActiveShare(*interval.middle).of(setting.network, setting.network, run.data, run.loss)["hidden"])
-        known, root = setting.spectrum, float(np.sqrt(setting.start_loss))
-        used = kappa(known.smallest, known.largest, interval) / setting.c
+        middle = float(ActiveShare(*interval.middle).of(network, network, run.data, run.loss)["hidden"])
+        root = float(np.sqrt(known.start_loss))
+        used = kappa(g.smallest, g.largest, interval) / known.c
         right = middle**1.5 - used * (root - np.sqrt(values))
         guaranteed = np.maximum(right, 0.0) ** (2 / 3)
         says = guaranteed > 0
@@ -183,16 +175,16 @@ class ActiveNeuronsStay(Theorem):
             "guaranteed share": float(guaranteed[-1]),
             "measured share": float(shares.min()),
             "share in the middle at the start": middle,
-            "guaranteed rate": 2 * setting.speed * setting.c**2 * known.smallest * interval.slope**2 * guaranteed[-1],
-            "measured rate": fall(run.times, values, setting.start_loss, setting.resolution).measured(),
-            "kappa": used * setting.c,
-            "printed kappa": printed_kappa(known.smallest, known.largest, interval),
-            "slack in √L": setting.resolution,
-            "c": setting.c,
-            "c that keeps half": 2 * used * setting.c * root / middle**1.5 if middle > 0 else float("inf"),
+            "guaranteed rate": 2 * known.speed * known.c**2 * g.smallest * interval.slope**2 * guaranteed[-1],
+            "measured rate": known.fall().measured(),
+            "kappa": used * known.c,
+            "printed kappa": printed_kappa(g.smallest, g.largest, interval),
+            "slack in √L": known.resolution,
+            "c": known.c,
+            "c that keeps half": 2 * used * known.c * root / middle**1.5 if middle > 0 else float("inf"),
         }
         margin = float(np.min(shares[says] / guaranteed[says])) if says.any() else float("inf")
-        short = shares**1.5 < right - used * setting.resolution
+        short = shares**1.5 < right - used * known.resolution
         verdict = Verdict.FAILS if short.any() else Verdict.HOLDS if says[-1] else Verdict.VACUOUS
         worst = int(np.argmin(shares**1.5 - right))
         seen = (run.times[worst], shares[worst], guaranteed[worst])

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.networks import Network, TwoLayer, ntk
-from unlazy.papers.chen2022.theorems._problems import small_inputs
-from unlazy.papers.chen2022.theorems._setting import AUTHORS, one_size
-from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
+from unlazy.networks import TwoLayer, ntk
+from unlazy.papers.chen2022.theorems._setting import AUTHORS, lipschitz, one_size, small_inputs, two_layers
+from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
+from unlazy.theory._runs import AtEnds
 
 
-class FeaturesMustMove(Theorem):
+class Ends(NamedTuple):
+    """Training inputs, and the networks at both ends of a run."""
+
+    x: Array
+    start: TwoLayer
+    final: TwoLayer
+
+
+class FeaturesMustMove(AtEnds[Ends]):
     """Eq. 15: (1/m) Σ_j |Δh_j(x)| >= |Δf(x)| / (c L_σ) for every input, whatever the width.
 
     In the mean-field scaling a function cannot change unless its features move as much; this is what the NTK scaling
@@ -27,31 +33,22 @@ class FeaturesMustMove(Theorem):
     key: ClassVar[str] = "chen2022/eq-15"
     source: ClassVar[str] = f"{AUTHORS}, eq. 15"
     statement: ClassVar[str] = "In the mean-field scaling features move at least as much as the function does."
-    feasible: ClassVar[bool] = True
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Both ends of the run are enough."""
-        return []
+    def read(self, run: Trajectory) -> Reading[Ends | None]:
+        """Mean-field node scales, one |a_j| = c, one output and a Lipschitz activation."""
+        start = yield from two_layers(run.start)
+        if start is None:
+            return None
+        final, scales = run.final, np.asarray(start.s, float)
+        one_over_m = bool(np.allclose(scales * start.width, 1.0, rtol=1e-6))
+        yield Hypothesis("node scales s_j = 1/m", one_over_m, float(scales.max()), 1 / start.width)
+        yield one_size(start)
+        yield lipschitz(start.activation)
+        return Ends(run.data.x, start, final) if isinstance(final, TwoLayer) else None
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
-        """Ask for mean-field node scales, one |a_j| = c, one output and a Lipschitz activation."""
-        network = run.start
-        two_layers = isinstance(network, TwoLayer)
-        yield Hypothesis("a two-layer network: a trained layer on an embedding", two_layers)
-        if not two_layers:
-            return
-        scales = np.asarray(network.s, float)
-        one_over_m = np.allclose(scales * network.width, 1.0, rtol=1e-6)
-        yield Hypothesis("node scales s_j = 1/m", one_over_m, float(scales.max()), 1 / network.width)
-        yield one_size(network)
-        yield Hypothesis("a Lipschitz activation", np.isfinite(network.activation.lipschitz))
-
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Ends) -> Finding:
         """Compare both sides on every training input."""
-        start, final = run.start, run.final
-        assert isinstance(start, TwoLayer)
-        assert isinstance(final, TwoLayer)
-        x = run.data.x
+        x, start, final = setting
         moved = jnp.mean(jnp.abs(final.features(x)[1] - start.features(x)[1]), axis=1)
         needed = jnp.abs(final(x) - start(x)) / (jnp.abs(start.a[0]) * start.activation.lipschitz)
         # Both sides are averages of m numbers; their rounding is what may turn an equality around.
