@@ -233,7 +233,7 @@ def test_runs_without_margins_are_told_why(relu):
         monitor(changed(relu, data=Dataset(3 * relu.data.x, relu.data.y)))
     with pytest.raises(UserError, match="Not met: squared loss"):
         monitor(changed(relu, loss=CrossEntropy()))
-    with pytest.raises(UserError, match="seen from t = 0 on: add probes"):
+    with pytest.raises(UserError, match="observed from t = 0 on: add probes"):
         monitor(changed(relu, probes={}, observed={}))
 
 

@@ -26,7 +26,7 @@ class Fall(NamedTuple):
         return float(_rates(self.times[[0, last]], self._above_floor()[[0, last]])[0])
 
     def against(self, rate: float, stepwise: bool) -> Finding:
-        """Check L^t <= L^s e^(-rate (t - s)): between neighbouring looks, or only from s = 0."""
+        """Check L^t <= L^s e^(-rate (t - s)): between neighbouring times, or only from s = 0."""
         t, roots = self.times, np.sqrt(self.losses)
         since = np.arange(t.size - 1) if stepwise else np.zeros(t.size - 1, int)
         span = t[1:] - t[since]
@@ -59,7 +59,7 @@ def _rates(times: np.ndarray, losses: np.ndarray) -> np.ndarray:
 
 
 def fall(times: np.ndarray, losses: np.ndarray, start: float, resolution: float) -> Fall:
-    """Put the loss at t = 0 first, if the run did not look then."""
+    """Put the loss at t = 0 first, if the run was not observed then."""
     if times[0] > 0:
         times, losses = np.concatenate([[0.0], times]), np.concatenate([[start], losses])
     return Fall(times, losses, resolution)

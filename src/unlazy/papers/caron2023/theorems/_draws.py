@@ -37,7 +37,7 @@ class Mean(NamedTuple):
         return allowed / worst if worst > 0 else np.inf
 
     def resolved(self, predicted: np.ndarray) -> float:
-        """Give the size of what is predicted, in standard errors: below a few, nothing is seen of it."""
+        """Give the size of what is predicted, in standard errors: below a few it cannot be distinguished from 0."""
         return float(np.linalg.norm(predicted) / max(np.linalg.norm(self.error), 1e-300))
 
 

@@ -6,7 +6,7 @@ A two-layer network with one output and read-outs ±c is this model in other uni
 
     f / √Λ is the paper's f, y / √Λ its y, R Λ Θ its Θ, and ω R Λ t its time.
 
-The inputs are those that w sees: features, where there is an embedding.
+The inputs are those of w: features, where there is an embedding.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Model:
     run: Trajectory
     network: TwoLayer
     w: Array
-    x: Array  # inputs as w sees them
+    x: Array  # inputs of w: features, where there is an embedding
     y: np.ndarray
     variances: np.ndarray  # λ_j
     gamma: float
@@ -243,7 +243,7 @@ def symmetric_share(made: Model) -> Hypothesis:
 
 
 def positive(made: Model) -> Hypothesis:
-    """κ_n > 0, as far as precision lets one see: what Assumption 2.1(b) is for (Prop. 3.1)."""
+    """κ_n > 0 up to rounding: what Assumption 2.1(b) is for (Prop. 3.1)."""
     kappa, floor = made.kappa, made.rounding
     return Hypothesis("κ_n > 0, that is, no two inputs parallel", kappa > floor, kappa, floor)
 
@@ -254,7 +254,6 @@ _TIMES = (0.0, 2.0, 8.0, 32.0)
 _FLOW = GradientFlow(loss=Squared("sum"), tolerance=1e-5, method="exponential")
 
 
-@functools.lru_cache(maxsize=16)
 def at_start(
     activation: Activation, scaling: Scaling = HALF, *, width: int = 512, parallel: bool = False
 ) -> Trajectory:
@@ -263,13 +262,12 @@ def at_start(
     return Descent(loss=Squared("sum"))(network, data, (0.0,))
 
 
-@functools.lru_cache(maxsize=16)
 def three_points(
     activation: Activation, scaling: Scaling = HALF, *, near: float | None = None, parallel: bool = False
 ) -> Trajectory:
     """Three unit vectors in four dimensions, almost at right angles: κ_n is then about as large as it can be.
 
-    ``near`` puts the targets so far from the first outputs, and ``parallel`` turns one input onto another.
+    ``near`` is the distance of the targets from the first outputs, and ``parallel`` turns one input onto another.
     """
     network, data = _three(activation, scaling, 512, parallel)
     if near is not None:
@@ -286,7 +284,6 @@ def _three(activation: Activation, scaling: Scaling, width: int, parallel: bool)
     return network, Dataset(x, jnp.array([0.6, -0.3, 0.4]), name="three points")
 
 
-@functools.lru_cache(maxsize=1)
 def two_points() -> Trajectory:
     """Two unit vectors at right angles among 500 dimensions, with small targets: where Theorem 4.2 begins to speak."""
     data = Dataset(jnp.eye(2, 500), jnp.array([0.01, -0.005]), name="two points")

@@ -7,7 +7,6 @@ squared error without the half it passes 2/n as fast.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -110,7 +109,6 @@ def start_moment(activation: Activation, d: int) -> float:
     return float(jnp.max(activation.moment(variances)))
 
 
-@functools.lru_cache(maxsize=64)
 def curvature(activation: Activation) -> float:
     """M = sup |σ''| over |h| < 20 (Assumption 2.2(b)), kinks left out; infinite where it still grows at the ends."""
     ends = -20.0, 20.0
@@ -125,9 +123,9 @@ def curvature(activation: Activation) -> float:
 
 
 class Margins(NamedTuple):
-    """How many times over (a)-(d) of Theorem 4.1 or 4.2 are met, look by look: at least 1 where they hold.
+    """How many times over (a)-(d) of Theorem 4.1 or 4.2 are met, time by time: at least 1 where they hold.
 
-    The theorem promises them only from ``width`` on; narrower networks may well keep them, and the margins say so.
+    The theorem promises them only from ``width`` on; narrower networks may well satisfy them, and the margins say so.
     """
 
     smallest: np.ndarray  # (a) eig_min(Θ_t) over γ κ_n / 4
@@ -157,7 +155,7 @@ def margins(
     speed: float = 1.0,
     resolution: float = 0.0,
 ) -> Margins:
-    """Hold (a)-(d) of Theorem 4.1 or 4.2 against what a run has seen at T looks.
+    """Compare (a)-(d) of Theorem 4.1 or 4.2 with what was observed of a run at T times.
 
     Parameters
     ----------
@@ -166,18 +164,18 @@ def margins(
     variances : (m,)
         λ_{m,j} of the nodes in ``movement``, in their order.
     times, losses : (T,)
-        The looks, the first at t = 0, and the training loss there in any units: only its ratio to the first counts.
+        The observed times, from t = 0 on, and the training loss there in any units: only its ratio to the first counts.
     smallest : (T,)
-        eig_min of the NTG: ``Kernel()`` sees it as "smallest".
+        eig_min of the NTG: "smallest" of ``Kernel()``.
     movement : (T, m)
-        |w_tj - w_0j|, node by node, as ``WeightMovement()`` sees it under "hidden". Some of the nodes will do.
+        |w_tj - w_0j|, node by node: "hidden" of ``WeightMovement()``. Some of the nodes are enough.
     drift : (T,)
-        ‖Θ_t - Θ_0‖_2, as ``Kernel()`` sees it under "drift_operator".
+        ‖Θ_t - Θ_0‖_2: "drift_operator" of ``Kernel()``.
     speed
         The paper's time that passes in one unit of the run's: 1 for the sum of ½ (f - y)², 1/n for its mean, 2/n for
         the mean without the half.
     resolution
-        Relative error of √L, below which nobody can see a loss fall.
+        Relative error of √L, below which a fall of the loss cannot be observed.
 
     Where the theorem guarantees nothing (γ = 0) margins are infinite, but for (b), which then asks that the loss does
     not rise. So are those of what has not moved.
@@ -189,12 +187,12 @@ def margins(
         one.shape != times.shape for one in (losses, smallest, drift)
     ):
         raise UserError(
-            f"Margins want one loss, eigenvalue and drift a look and one movement a look and node; these are "
-            f"{losses.shape}, {smallest.shape}, {drift.shape} and {movement.shape} for {times.size} looks at "
+            f"Margins want one loss, eigenvalue and drift per time and one movement per time and node; these are "
+            f"{losses.shape}, {smallest.shape}, {drift.shape} and {movement.shape} for {times.size} times and "
             f"{shares.size} nodes."
         )
     if times.size == 0 or times[0] != 0:
-        raise UserError("Margins are taken against the start: the first look must be at t = 0.")
+        raise UserError("Margins are taken against the start: the first time must be 0.")
     left = np.exp(-promised.rate * speed * times / 2) + resolution
     return Margins(
         smallest=_over(smallest, np.full(times.shape, promised.smallest)),

@@ -180,7 +180,7 @@ class SmoothPathSuffices(_Guarantee):
 
 
 class ReluConverges(_Guarantee):
-    """Theorem 4.1: ReLU networks of width 2^34 n^6 D_0² / (κ^6 d^5 γ² δ^5) and more keep (a)-(d).
+    """Theorem 4.1: ReLU networks of width 2^34 n^6 D_0² / (κ^6 d^5 γ² δ^5) and more satisfy (a)-(d).
 
     With probability 1 - δ. Since κ d <= ½ and D_0² >= 2/d that is 2^41 n^6 at least. The width is that of the proof;
     printed is twice as much.
@@ -207,7 +207,7 @@ class ReluConverges(_Guarantee):
 
 
 class SmoothConverges(_Guarantee):
-    """Theorem 4.2: smooth networks of width 2^15 n^4 M² (C² + C_1) / (κ^4 d^4 γ² δ) and more keep (a)-(d).
+    """Theorem 4.2: smooth networks of width 2^15 n^4 M² (C² + C_1) / (κ^4 d^4 γ² δ) and more satisfy (a)-(d).
 
     With probability 1 - δ. Within reach where n is small, d large (so that κ d is near 1 and C_1 of order 1/d) and
     targets are small.
@@ -233,9 +233,9 @@ class SmoothConverges(_Guarantee):
 
 
 def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
-    """Hold (a)-(d) of Theorem 4.1 or 4.2 against a run of any width, look by look, with the width that is needed.
+    """Compare (a)-(d) of Theorem 4.1 or 4.2 with a run of any width, time by time, and give the width that is needed.
 
-    The run has to be seen through the probes of ``theory.needs``; for stored numbers there is `margins`.
+    The run must be observed with the probes of ``theory.needs``; for stored numbers there is `margins`.
     """
     conditions, made = read_all(start(run))
     if made is None or not isinstance(run.loss, Squared):
@@ -244,7 +244,7 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
     missing = [probe for probe in PROBES if through(run, probe) is None]
     if missing or not (run.times.size and run.times[0] == 0):
         raise UserError(
-            "Margins need a run seen from t = 0 on: add probes=theory.needs(network, data) and a look at 0."
+            "Margins need a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
         )
     return _margins(Path(made, loss_slope(run.loss, run.data.n)), _any_targets(made, delta))
 

@@ -118,7 +118,7 @@ def asymmetrical_nodes(network: TwoLayer) -> Asymmetrical:
 
 
 def _tilde(network: TwoLayer) -> np.ndarray:
-    """λ̃_1 ... λ̃_m, after a look at whether eq. 1 is the network's own."""
+    """λ̃_1 ... λ̃_m of a network whose nodes are those of eq. 1."""
     node = network.scaling.node
     if not isinstance(node, Asymmetrical) and node != -0.5:
         raise UserError(

@@ -1,6 +1,6 @@
 """Along a path: what follows from eigenvalues and distances that are measured (Lemmas D.1, D.2 and D.4).
 
-The main theorems ask for widths that nobody has. These lemmas are the steps of their proofs, and speak of any network.
+The main theorems ask for widths out of reach. These lemmas are the steps of their proofs, and apply to any network.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from unlazy.theory._runs import AtEnds, WithProbability
 class EigenvalueBringsDecay(Theorem[Path]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
-    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any look: look often, for in
-    between nobody sees it.
+    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any
+    observed time: observe often, because the eigenvalue in between is not known.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"
@@ -59,10 +59,10 @@ class EigenvalueBringsDecay(Theorem[Path]):
             return None
         yield slopes_at_most_one(made)
         path = yield from along(made)
-        seen = through(run, Kernel())
-        if seen is not None:
-            smallest = float(np.min(seen["smallest"])) / made.unit
-            yield Hypothesis("eig_min(Θ) > 0 at every look", smallest > made.rounding, smallest, made.rounding)
+        kernel = through(run, Kernel())
+        if kernel is not None:
+            smallest = float(np.min(kernel["smallest"])) / made.unit
+            yield Hypothesis("eig_min(Θ) > 0 at every observed time", smallest > made.rounding, smallest, made.rounding)
         return path
 
     def conclude(self, setting: Path) -> Finding:
@@ -106,7 +106,7 @@ class Ends(NamedTuple):
 class ReluKernelStays(AtEnds[Ends], WithProbability[Ends]):
     """Lemma D.2: while |w_j - w_0j| <= δ² c_j / 4, ‖Θ^(k) - Θ_0^(k)‖ <= (n/d) (Σ_j λ^(k) c_j + 2 √(γ_k Σ_j λ^(k) c_j)).
 
-    With probability 1 - δ over the start, for ReLU, both parts k of eq. 14 and all W at once. Looked at where the run
+    With probability 1 - δ over the start, for ReLU, both parts k of eq. 14 and all W at once. Checked where the run
     ended, with c_j = c √λ_j and c as small as the run allows. γ_1 = γ and γ_2 = 1 - γ under the root are the proof's;
     printed is 1.
     """
@@ -150,7 +150,7 @@ class ReluKernelStays(AtEnds[Ends], WithProbability[Ends]):
 class SmoothKernelStays(AtEnds[Ends]):
     """Lemma D.4: while |w_j - w_0j| <= c_j / 2, ‖Θ^(k) - Θ_0^(k)‖ <= n M² S/(4d²) + (n M / d^(3/2)) √(γ_k S).
 
-    S = Σ_j λ^(k) c_j². For smooth activations, both parts k of eq. 14, without any luck. Looked at where the run ended,
+    S = Σ_j λ^(k) c_j². For smooth activations, both parts k of eq. 14, without any luck. Checked where the run ended,
     with c_j twice the distance that node j has moved. γ_1 = γ and γ_2 = 1 - γ under the root are the proof's; printed
     is 1.
     """

@@ -88,7 +88,7 @@ class SlopesBoundedBelow(Theorem[tuple[Setting, float]]):
     """Eq. 16: L' <= -2 ĉ² λ_min(G) K_σ'² L where |σ'| >= K_σ' > 0 everywhere.
 
     For linear and leaky ReLU activations, not for the cubic one, which the paper names too. The inequality is checked
-    in the form L^t <= L^s e^(-rate (t - s)) between neighbouring looks.
+    in the form L^t <= L^s e^(-rate (t - s)) between neighbouring times.
     """
 
     key: ClassVar[str] = "chen2022/eq-16"
