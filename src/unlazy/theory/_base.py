@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 
@@ -79,7 +79,7 @@ class Theorem(eqx.Module, Generic[Setting]):
     key: eqx.AbstractVar[str]  # "chen2022/theorem-1"
     source: eqx.AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
     statement: eqx.AbstractVar[str]  # one sentence
-    feasible: eqx.AbstractVar[bool]  # False: no problem that fits into a computer meets its hypotheses
+    feasible: ClassVar[bool] = True  # False: no problem that fits into a computer meets its hypotheses
 
     @abc.abstractmethod
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:

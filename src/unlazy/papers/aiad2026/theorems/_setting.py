@@ -17,7 +17,6 @@ from unlazy._errors import UserError
 from unlazy.activations import Activation, Custom, LeakyRelu, Relu, Softplus, Tanh
 from unlazy.data import Dataset, two_sided_step
 from unlazy.flows import RungeKutta, Trajectory
-from unlazy.losses import Loss, Squared
 from unlazy.networks import (
     Block,
     Constant,
@@ -133,7 +132,7 @@ class Setting:
         return np.asarray(kernel_of(self.first, jnp.asarray(x), jnp.asarray(self.x if z is None else z)), float)
 
     @property
-    def watched(self) -> bool:
+    def observed(self) -> bool:
         """Whether the run was observed through `ChannelDrive`."""
         return through(self.run, DRIVE) is not None
 
@@ -141,6 +140,8 @@ class Setting:
     def drive(self) -> Drive:
         """What `ChannelDrive` saw."""
         found = through(self.run, DRIVE)
+        if found is None:
+            raise UserError(f"This run was not observed through its channels: add probes=[{DRIVE!r}].")
         return Drive(*(np.asarray(found[name], float) for name in Drive._fields))
 
     @functools.cached_property
@@ -207,6 +208,42 @@ def integrated(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float
 
 
 _EXACT = RungeKutta(rtol=1e-9, atol=1e-11)
+_GRID = np.array([0.7548776662, 0.5698402910])  # multiples of it fill a square evenly
+
+
+def _stack(
+    widths: tuple[float, float],
+    activation: tuple[Activation, Activation],
+    features: tuple[Law, Law],
+    amplitude: tuple[Law, Law],
+    *,
+    ranks: int = 2,
+    train: str = "a",
+    bias: tuple[Law | bool, Law | bool] = (True, False),
+    key: int = 0,
+) -> MeanFieldStack:
+    """Two blocks on the line that train their amplitudes, and what ``train`` says in the first."""
+    return MeanFieldStack(
+        widths,
+        1,
+        ranks=ranks,
+        train=(train, "a"),
+        bias=bias,
+        activation=activation,
+        features=features,
+        amplitude=amplitude,
+        key=jax.random.key(key),
+    )
+
+
+def _given(rows: np.ndarray) -> Given:
+    return Given(tuple(map(tuple, rows.tolist())))
+
+
+def _flipped(rows: np.ndarray) -> np.ndarray:
+    """All rows with all signs: mixing vectors that are symmetric in each coordinate, whatever the others are."""
+    signs = np.array(list(itertools.product((1.0, -1.0), repeat=rows.shape[1])))
+    return (rows[:, None] * signs[None]).reshape(-1, rows.shape[1])
 
 
 @functools.lru_cache(maxsize=8)
@@ -214,112 +251,56 @@ def few_points(*, first: float = math.inf, train: str = "a", observations: int =
     """Three training and two test points, ReLU features, tanh above: a smooth run that is observed often."""
     x = jnp.array([[-1.0], [0.2], [0.9]])
     data = Dataset(x, jnp.array([0.6, -0.4, 0.5]), jnp.array([[-0.4], [1.7]]), jnp.zeros(2), name="three points")
-    network = MeanFieldStack(
-        (first, 24),
-        1,
-        ranks=2,
-        train=(train, "a"),
-        bias=(True, False),
-        activation=(Relu(), Tanh()),
-        amplitude=(Normal(mean=(1.0, -0.5)), Uniform(1.0, mean=1.0)),
-        features=(Normal(1.5), Normal(mean=(0.8, -0.5))),
-        key=jax.random.key(3),
-    )
+    features = Normal(1.5), Normal(mean=(0.8, -0.5))
+    amplitude = Normal(mean=(1.0, -0.5)), Uniform(1.0, mean=1.0)
+    network = _stack((first, 24), (Relu(), Tanh()), features, amplitude, train=train, key=3)
     neurons = [] if math.isinf(first) else [TrainedNeurons(), TrainLoss()]
     return _EXACT(network, data, np.linspace(0, 4.0, observations), [ChannelDrive(), *neurons])
 
 
-def flipped(rows: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """All rows with all signs: mixing vectors that are symmetric in each coordinate, whatever the others are."""
-    signs = np.array(list(itertools.product((1.0, -1.0), repeat=rows.shape[1])))
-    return tuple(map(tuple, (rows[:, None] * signs[None]).reshape(-1, rows.shape[1]).tolist()))
-
-
 @functools.lru_cache(maxsize=8)
 def one_spike(
-    *,
-    mixing: str = "flipped",
-    target: float = 2.0,
-    weight: float = 0.5,
-    width: int = 512,
-    until: float = 4.0,
-    seed: int = 0,
-    activation: Activation = Relu(),  # noqa: B008
+    *, mixing: str = "flipped", target: float = 2.0, weight: float = 0.5, width: int = 512, seed: int = 0
 ) -> Trajectory:
     """One point x*, ReLU, f(0) = a_0 e_1 among three channels, w_2 = ``weight`` for all second-layer neurons.
 
     Mixing vectors are a grid with all signs ("flipped"), drawn uniformly ("drawn"), or drawn with a mean ("biased").
     """
-    grid = (np.arange(1, width // 8 + 1)[:, None] * np.array([0.6180339887, 0.7548776662, 0.5698402910])) % 1.0
-    laws: dict[str, Law] = {
-        "flipped": Given(flipped(grid)),
-        "drawn": Uniform(1.0),
-        "biased": Uniform(1.0, mean=0.5),
-    }
-    network = MeanFieldStack(
-        (math.inf, width),
-        1,
-        ranks=3,
-        train="a",
-        bias=(True, False),
-        activation=(Relu(), activation),
-        features=(Normal(), laws[mixing]),
-        amplitude=(Constant((0.7, 0.0, 0.0)), Constant(weight)),
-        key=jax.random.key(seed),
-    )
+    grid = (np.arange(1, width // 8 + 1)[:, None] * np.array([0.6180339887, *_GRID])) % 1.0
+    laws = {"flipped": _given(_flipped(grid)), "drawn": Uniform(1.0), "biased": Uniform(1.0, mean=0.5)}
+    amplitude = Constant((0.7, 0.0, 0.0)), Constant(weight)
+    network = _stack((math.inf, width), (Relu(), Relu()), (Normal(), laws[mixing]), amplitude, ranks=3, key=seed)
     data = Dataset(jnp.array([[0.8]]), jnp.array([target]), name="one spike")
-    return _EXACT(network, data, np.linspace(0, until, 33), [ChannelDrive()])
+    return _EXACT(network, data, np.linspace(0, 4.0, 33), [ChannelDrive()])
 
 
 @functools.lru_cache(maxsize=8)
-def two_spikes(*, coupling: float = 1.05, mirrored: bool = True, amplitude: float = 1.0) -> Trajectory:
+def two_spikes(*, coupling: float = 1.05, mirrored: bool = True) -> Trajectory:
     """The two-sided step with one channel ahead at either point, and second-layer neurons that pull the right way.
 
     Two ReLU features with bias ``coupling``; from 1 on each sees both points. Mixing vectors come with all signs and
     both ways round, behind a threshold that makes signals grow faster than channels: so (iii) can hold. With w_2 =
     + (L_1² - L_2²), (i)-(iii) hold at x_0 for channel 1 and, mirrored, at x_1 for channel 2.
     """
-    grid = (np.arange(1, 33)[:, None] * np.array([0.7548776662, 0.5698402910])) % 1.0
-    rows = flipped(3 * np.concatenate([grid, grid[:, ::-1]]))
-    sign = 1.0 if mirrored else -1.0
-    weights = tuple((sign * (one[0] ** 2 - one[1] ** 2),) for one in rows)
-    network = MeanFieldStack(
-        (2, len(rows)),
-        1,
-        ranks=2,
-        train="a",
-        bias=(Constant(coupling), Constant(-4.0)),
-        activation=(Relu(), Softplus()),
-        features=(Given(((-1.0,), (1.0,))), Given(rows)),
-        amplitude=(Given(((1.0, 0.25), (0.25, 1.0))), Given(weights)),
-        key=jax.random.key(0),
-    )
-    return _EXACT(network, two_sided_step(1.0, amplitude), np.linspace(0, 1.0, 41), [ChannelDrive()])
+    grid = (np.arange(1, 33)[:, None] * _GRID) % 1.0
+    rows = _flipped(3 * np.concatenate([grid, grid[:, ::-1]]))
+    weights = (1.0 if mirrored else -1.0) * (rows[:, :1] ** 2 - rows[:, 1:] ** 2)
+    features = Given(((-1.0,), (1.0,))), _given(rows)
+    amplitude = Given(((1.0, 0.25), (0.25, 1.0))), _given(weights)
+    bias = Constant(coupling), Constant(-4.0)
+    network = _stack((2, len(rows)), (Relu(), Softplus()), features, amplitude, bias=bias)
+    return _EXACT(network, two_sided_step(1.0), np.linspace(0, 1.0, 41), [ChannelDrive()])
 
 
 @functools.lru_cache(maxsize=8)
-def fitted(
-    *, first: float = 48, activation: Activation | None = None, until: float = 300.0, loss: Loss | None = None
-) -> Trajectory:
+def fitted(*, first: float = 48, activation: Activation | None = None, until: float = 300.0) -> Trajectory:
     """Three points, learned for so long that hardly anything moves; ReLU features, leaky ReLU above."""
     data = Dataset(jnp.array([[-1.0], [0.0], [1.0]]), jnp.array([0.9, 0.3, 0.6]), name="three points")
-    network = MeanFieldStack(
-        (first, 32),
-        1,
-        ranks=2,
-        train="a",
-        bias=(True, False),
-        activation=(Relu(), LeakyRelu(0.3) if activation is None else activation),
-        features=(Normal(1.5), Uniform(1.0, mean=(0.6, -0.6))),
-        amplitude=(Uniform(1.0, mean=(1.0, -1.0)), Uniform(1.0, mean=1.0)),
-        key=jax.random.key(1),
-    )
-    flow = RungeKutta(loss=Squared() if loss is None else loss, rtol=1e-6, atol=1e-8)
-    return flow(network, data, [0.0, until], [TrainLoss()])
-
-
-def _given(rows: np.ndarray) -> Given:
-    return Given(tuple(map(tuple, rows.tolist())))
+    features = Normal(1.5), Uniform(1.0, mean=(0.6, -0.6))
+    amplitude = Uniform(1.0, mean=(1.0, -1.0)), Uniform(1.0, mean=1.0)
+    above = LeakyRelu(0.3) if activation is None else activation
+    network = _stack((first, 32), (Relu(), above), features, amplitude, key=1)
+    return RungeKutta(rtol=1e-6, atol=1e-8)(network, data, [0.0, until], [TrainLoss()])
 
 
 def smooth_leaky(h: jax.Array) -> jax.Array:
@@ -328,7 +309,7 @@ def smooth_leaky(h: jax.Array) -> jax.Array:
 
 
 @functools.lru_cache(maxsize=2)
-def odd_channels(*, until: float = 300.0) -> Trajectory:
+def odd_channels() -> Trajectory:
     """Channels that are odd in x and w_2 that is even in L, on targets that are even: all stays so, and f(0) = 0.
 
     Neither layer ever learns what the output should be at x = 0: no channel is there to be used, and what is sent back
@@ -336,41 +317,23 @@ def odd_channels(*, until: float = 300.0) -> Trajectory:
     """
     w, b = np.linspace(0.6, 1.8, 6), np.array([0.7, -0.4, 0.2, 0.9, -0.8, 0.5])
     lift = np.array([[1.0, 0.6], [0.8, 0.9], [1.2, 0.3], [0.7, 1.1], [0.9, 0.5], [1.1, 0.8]])
-    grid = 2 * ((np.arange(1, 17)[:, None] * np.array([0.7548776662, 0.5698402910])) % 1.0) - 1
-    network = MeanFieldStack(
-        (12, 32),
-        1,
-        ranks=2,
-        train="a",
-        bias=(True, False),
-        activation=(Tanh(), Custom(function=smooth_leaky)),  # pyright: ignore[reportCallIssue]
-        features=(
-            _given(np.concatenate([np.stack([w, b], axis=1), np.stack([-w, b], axis=1)])),
-            _given(np.concatenate([grid, -grid])),
-        ),
-        amplitude=(_given(np.concatenate([lift, -lift])), Constant(1.0)),
-        key=jax.random.key(0),
-    )
+    grid = 2 * ((np.arange(1, 17)[:, None] * _GRID) % 1.0) - 1
+    below = np.concatenate([np.stack([w, b], axis=1), np.stack([-w, b], axis=1)])
+    features = _given(below), _given(np.concatenate([grid, -grid]))
+    amplitude = _given(np.concatenate([lift, -lift])), Constant(1.0)
+    leaky = Custom(function=smooth_leaky)  # pyright: ignore[reportCallIssue]
+    network = _stack((12, 32), (Tanh(), leaky), features, amplitude)
     data = Dataset(jnp.array([[-1.0], [0.0], [1.0]]), jnp.array([1.0, 0.5, 1.0]), name="an even target")
-    return RungeKutta(rtol=1e-7, atol=1e-9)(network, data, [0.0, until], [TrainLoss()])
+    return RungeKutta(rtol=1e-7, atol=1e-9)(network, data, [0.0, 300.0], [TrainLoss()])
 
 
 @functools.lru_cache(maxsize=4)
-def wide(*, width: int = 2**19, until: float = 0.4) -> Trajectory:
+def wide(*, until: float = 0.4) -> Trajectory:
     """A rank-one network so wide, and so calm, that the bound of Theorem 2.3 is below what its weights move by.
 
     Everything that enters the constant K is at most 1: inputs, features, mixing entries, weights, slopes, residual.
     """
-    network = MeanFieldStack(
-        (width, width),
-        1,
-        ranks=1,
-        train="a",
-        bias=(True, False),
-        activation=Tanh(),
-        features=(Uniform(0.2, mean=0.5), Uniform(0.2, mean=0.8)),
-        amplitude=Uniform(0.1, mean=0.9),
-        key=jax.random.key(0),
-    )
+    features, amplitude = (Uniform(0.2, mean=0.5), Uniform(0.2, mean=0.8)), Uniform(0.1, mean=0.9)
+    network = _stack((2**19, 2**19), (Tanh(), Tanh()), features, (amplitude, amplitude), ranks=1)
     data = Dataset(jnp.array([[1.0]]), jnp.array([1.43]), name="one point")
     return RungeKutta(rtol=1e-5, atol=1e-7)(network, data, [0.0, until], [TrainedNeurons(), TrainLoss()])

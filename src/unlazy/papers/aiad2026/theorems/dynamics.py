@@ -32,8 +32,6 @@ _COARSE = 1e-3  # an integral over time that is known no better, as a share of w
 class _OnFixedFeatures(Theorem[Setting]):
     """What eq. 10 says of any stack whose first block trains its amplitudes on fixed features."""
 
-    feasible: ClassVar[bool] = True
-
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Nothing along the run."""
         return []
@@ -121,7 +119,7 @@ class KernelBumps(_OnFixedFeatures):
         yield gradient_flow(run)
         enough = from_start(run)
         yield enough
-        if setting is not None and enough.met and setting.watched:
+        if setting is not None and enough.met and setting.observed:
             gamma, error = setting.gamma
             moved, what = float(np.max(np.abs(gamma))), "observations close enough for an integral over time"
             yield Hypothesis(what, error <= _COARSE * moved, error, moved)

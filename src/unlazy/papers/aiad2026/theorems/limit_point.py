@@ -111,7 +111,6 @@ class LimitsAreGlobal(Theorem[LimitPoint]):
     key: ClassVar[str] = "aiad2026/theorem-2.2"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 2.2"
     statement: ClassVar[str] = "Where a low-rank random-feature network comes to rest, its loss is zero."
-    feasible: ClassVar[bool] = True
     tolerance: float = eqx.field(static=True, default=1e-2)
 
     def __check_init__(self) -> None:

@@ -104,7 +104,6 @@ class LeadGrows(Theorem[Leads]):
     key: ClassVar[str] = "aiad2026/theorem-3.1"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 3.1"
     statement: ClassVar[str] = "A channel whose signal leads by more than its value comes to lead by more."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Channels, signals and residuals at the data."""
@@ -119,7 +118,7 @@ class LeadGrows(Theorem[Leads]):
         yield gradient_flow(run)
         if setting is None or not step:
             return None
-        if not setting.watched:
+        if not setting.observed:
             return Leads(setting, [])
         count = setting.drive.channels.shape[2]
         yield Hypothesis("two channels", count == 2, count, 2)

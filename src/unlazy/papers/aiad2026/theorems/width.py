@@ -31,7 +31,7 @@ from unlazy.papers.aiad2026.theorems._setting import (
 )
 from unlazy.probes import Probe, TrainedNeurons, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict, through
-from unlazy.theory._runs import looked_later, probability, rounding, squared_loss
+from unlazy.theory._runs import looked_later, probability, rounding
 from unlazy.theory.coupling import distance, movement, neurons_of
 
 
@@ -139,7 +139,7 @@ def coupled(run: Trajectory) -> Reading[Coupled | None]:
     """Two finite blocks of neurons, the squared loss, and a step of at most 1."""
     yield from random_features(run)
     setting = yield from finite(run)
-    yield squared_loss(run)
+    yield Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
     flow = run.place.flow
     step = float(flow.rate) if isinstance(flow, Descent) else 0.0
     yield Hypothesis("a step of at most 1", step <= 1, step, 1.0)
@@ -175,7 +175,6 @@ def measure(run: Trajectory) -> Measured:
 class _Bounded(Theorem[Coupled]):
     """A bound that grows like e^K, held against what was measured, and against what is known without it."""
 
-    feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.05)
 
     def __check_init__(self) -> None:
@@ -267,8 +266,6 @@ class LossNearItsLimit(_Bounded):
 
 class _Forward(Theorem[Finite]):
     """A bound on H_2 of a finite network by its channels and weights."""
-
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Channels, and every neuron."""

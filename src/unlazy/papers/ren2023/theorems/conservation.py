@@ -34,8 +34,6 @@ from unlazy.theory._runs import gradient_flow, looked_later, relative_error, rou
 class _Along(Theorem[Setting]):
     """What the flow of the learner keeps, or never lets grow."""
 
-    feasible: ClassVar[bool] = True
-
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Both layers."""
         return LAYERS if is_known(network) else ()
@@ -148,7 +146,6 @@ class Decomposition(Theorem[Finite]):
     key: ClassVar[str] = "ren2023/eq-6"
     source: ClassVar[str] = f"{AUTHORS}, eq. 6 (Lemma D.10)"
     statement: ClassVar[str] = "The loss is that of the limit plus that of the first layer's error."
-    feasible: ClassVar[bool] = True
     tolerance: float = eqx.field(static=True, default=0.2)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:

@@ -142,7 +142,6 @@ class ClipsGoOut(Theorem[Clipped]):
     key: ClassVar[str] = "ren2023/lemma-4.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.1 (C.3)"
     statement: ClassVar[str] = "Clips go out of use as second-layer weights turn negative and grow."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Both layers, and the pulls."""
@@ -198,7 +197,6 @@ class FirstStage(Theorem[Clipped]):
     key: ClassVar[str] = "ren2023/lemma-4.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.2 (C.4)"
     statement: ClassVar[str] = "Stage 1 ends: weights turn negative while all else stays in place."
-    feasible: ClassVar[bool] = True
     constant: float = eqx.field(static=True, default=10.0)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
@@ -267,7 +265,6 @@ class SecondStage(Theorem[Finite]):
     key: ClassVar[str] = "ren2023/lemma-4.3"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.3 (D.2)"
     statement: ClassVar[str] = "Stage 2 fits the target while the first layer stays near a multiple of |x|."
-    feasible: ClassVar[bool] = True
     epsilon: float = eqx.field(static=True, default=5e-3)
     grown: float = eqx.field(static=True, default=2.0)
 

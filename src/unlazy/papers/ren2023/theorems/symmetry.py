@@ -51,7 +51,6 @@ def _judge(deviation: np.ndarray, error: np.ndarray, scale: float, delta: float,
 class _OfLaws(Theorem[S]):
     """A statement about laws, which a draw from them meets with probability 1 - ``delta``."""
 
-    feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
 
     def __check_init__(self) -> None:
