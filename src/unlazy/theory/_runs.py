@@ -62,6 +62,11 @@ def looked_later(run: Trajectory) -> Hypothesis:
     return Hypothesis("an observation of the run after t = 0", bool(run.times.size and run.times[-1] > 0))
 
 
+def rounding(run: Trajectory) -> float:
+    """Relative rounding error of the numbers in a run."""
+    return float(np.finfo(np.asarray(run.data.x).dtype).eps)
+
+
 def relative_error(run: Trajectory, precision: float) -> float:
     """How well outputs are known, relative to the targets: the flow's own estimate of its error, and rounding."""
     # The estimates of single steps are added up; ten times that is what we stake on it.

@@ -1,18 +1,19 @@
 """Theory of aiad2026: Low-rank structure is sufficient for global convergence, a mean-field perspective.
 
 `dynamics` has how channels move (eq. 10, 16), `one_spike` and `two_spikes` what that does on one point and on two
-(Lemmas H.1 and H.2, Theorem 3.1), `limit_point` where training may come to rest (Theorem 2.2), `width` how far a finite
-network is from its limit (Theorem 2.3, Corollary G.1; the rates are in `unlazy.theory.coupling`), and `forward` has
-Lemmas D.1 and E.2.
+(Lemmas H.1 and H.2, Theorem 3.1), `limit_point` where training may come to rest (Theorem 2.2), and `width` what holds
+of finite networks (Lemmas D.1 and E.2) and how far they are from their limit (Theorem 2.3, Corollary G.1; the rates are
+in `unlazy.theory.coupling`).
 """
 
 from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove, KernelBumps, channel_speed
-from unlazy.papers.aiad2026.theorems.forward import ForwardBound, ForwardLipschitz
-from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal, assumptions, signals_left, subgaussian
+from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal, subgaussian
 from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaces, OneSparse, Spike, spike
 from unlazy.papers.aiad2026.theorems.two_spikes import Lead, LeadGrows, leads
 from unlazy.papers.aiad2026.theorems.width import (
     Constants,
+    ForwardBound,
+    ForwardLipschitz,
     LossNearItsLimit,
     Measured,
     NearItsLimit,
@@ -35,12 +36,10 @@ __all__ = [
     "NearItsLimit",
     "OneSparse",
     "Spike",
-    "assumptions",
     "channel_speed",
     "constants",
     "leads",
     "measure",
-    "signals_left",
     "spike",
     "subgaussian",
 ]

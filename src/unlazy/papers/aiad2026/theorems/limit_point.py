@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -13,13 +14,12 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Squared
-from unlazy.networks import Block, MeanFieldStack, Network
-from unlazy.papers.aiad2026.theorems._problems import fitted, odd_channels
-from unlazy.papers.aiad2026.theorems._setting import AUTHORS, feature_kernel, first_block, random_features, shares
+from unlazy.networks import Block, Network
+from unlazy.papers.aiad2026.theorems._setting import AUTHORS, Setting, fitted, odd_channels, random_features
 from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
-from unlazy.theory._runs import gradient_flow, looked_later
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict
+from unlazy.theory._runs import gradient_flow, looked_later, rounding
 
 _FADED = 1e-6  # signals below this share of the largest count as zero
 
@@ -34,17 +34,6 @@ def subgaussian(values: np.ndarray, moments: int = 64) -> float:
     return float(size * np.max(means ** (1 / order) / np.sqrt(order)))
 
 
-def stack_of(run: Trajectory) -> MeanFieldStack:
-    """The network of a run that is known to be a stack."""
-    assert isinstance(run.start, MeanFieldStack)
-    return run.start
-
-
-def blocks_of(network: MeanFieldStack) -> list[Block]:
-    """All blocks of neurons but the first."""
-    return [block for block in network.blocks[1:] if isinstance(block, Block)]
-
-
 def loss_speed(network: Network, run: Trajectory) -> float:
     """-dL/dt = g·Θ g with g = dL/df: the squared gradient norm, in the metric of the flow."""
     slope = np.asarray(run.loss.slope(network(run.data.x), run.data.y, run.data.weight), float)
@@ -52,17 +41,22 @@ def loss_speed(network: Network, run: Trajectory) -> float:
     return max(0.0, float(slope @ kernel @ slope))
 
 
-def signals_of(network: Network, run: Trajectory) -> np.ndarray:
-    """|B(x_p)| = (Σ_k B_k²)^½ at every training point."""
-    assert isinstance(network, MeanFieldStack)
-    return np.linalg.norm(np.asarray(network.signals(run.data.x)[0][0], float), axis=0)
+@dataclasses.dataclass(frozen=True, eq=False)
+class LimitPoint:
+    """What Theorem 2.2 needs to know of a run that has come to rest."""
+
+    run: Trajectory
+    loss: Squared
+    shares: np.ndarray  # π_p
+    smallest: float  # eigenvalue of K(X, X)
+    before: float  # loss at the start
+    speed: float  # -dL/dt at the end
+    signals: np.ndarray  # |B(x_p)| = (Σ_k B_k²)^½ at every training point, at the end
 
 
-def assumptions(run: Trajectory, tolerance: float) -> Iterator[Hypothesis]:
-    """C.1 to C.6 as far as a run on finitely many points can tell, in their order."""
-    network = stack_of(run)
-    first, rest = first_block(network), blocks_of(network)
-    assert first is not None
+def _assumptions(setting: Setting, tolerance: float) -> Reading[LimitPoint | None]:
+    """C.1 to C.6 as far as a run on finitely many points can tell, in their order, and one that is missing."""
+    run, first, rest, x = setting.run, setting.first, setting.above, setting.x
     lipschitz = max(block.activation.lipschitz for block in (first, *rest))
     yield Hypothesis("C.1: activations are Lipschitz", math.isfinite(lipschitz), lipschitz)
     floor = min(slope_floor(block.activation) for block in rest)
@@ -70,41 +64,37 @@ def assumptions(run: Trajectory, tolerance: float) -> Iterator[Hypothesis]:
     entries = max(float(np.max(np.abs(np.asarray(block.w)))) for block in rest)
     yield Hypothesis("C.1: mixing entries bounded", math.isfinite(entries), entries)
 
-    weights = [np.asarray(block.a, float) for block in rest]
-    weights += [np.asarray(first.a, float)] if isinstance(first, Block) else [np.asarray(first.mean, float)]
-    spread = max(subgaussian(one) for one in weights)
+    weights = [*(block.a for block in rest), first.a if isinstance(first, Block) else first.mean]
+    spread = max(subgaussian(np.asarray(one, float)) for one in weights)
     yield Hypothesis("C.2: initial weights sub-Gaussian", math.isfinite(spread), spread)
 
-    x = np.asarray(run.data.x, float)
-    kernel = feature_kernel(network, x, x)
+    kernel = setting.kernel(x)
     size = max(float(np.max(np.linalg.norm(x, axis=1))), float(np.sqrt(np.max(np.diag(kernel)))))
     yield Hypothesis("C.3: inputs and features bounded on the data", math.isfinite(size), size)
     yield Hypothesis("C.3: a loss whose slope vanishes only with it (squared)", isinstance(run.loss, Squared))
 
     values = np.linalg.eigvalsh(kernel)
-    rounding = run.data.n * float(np.finfo(np.asarray(run.data.x).dtype).eps)
-    rank = float(values[0] / values[-1])
-    yield Hypothesis("C.4: features span all functions on the data (eig_min/eig_max)", rank > rounding, rank, rounding)
+    rank, least = float(values[0] / values[-1]), run.data.n * rounding(run)
+    yield Hypothesis("C.4: features span all functions on the data (eig_min/eig_max)", rank > least, rank, least)
 
     y, weight = run.data.y, run.data.weight
-    before = float(run.loss(network(run.data.x), y, weight))
-    nothing = float(run.loss(0 * y, y, weight))
+    before, nothing = (float(run.loss(f, y, weight)) for f in (run.start(run.data.x), 0 * y))
     yield Hypothesis("C.5: initial loss below that of the zero predictor", before < nothing, before, nothing)
 
-    fell = math.sqrt(loss_speed(run.final, run) / max(loss_speed(run.start, run), 1e-300))
+    speed = loss_speed(run.final, run)
+    fell = math.sqrt(speed / max(loss_speed(run.start, run), 1e-300))
     yield Hypothesis("C.6: a limit point (gradient norm, in units of its start)", fell <= tolerance, fell, tolerance)
 
+    # What the proof takes from C.5 without saying so: something is sent back to some channel at every data point.
+    signals = np.linalg.norm(np.asarray(setting.ends[-1].signals(run.data.x)[0][0], float), axis=0)
+    left = float(signals.min() / max(signals.max(), 1e-300))
+    yield Hypothesis("B(x) not 0 at any data point of the limit (smallest over largest)", left > _FADED, left, _FADED)
+    if not isinstance(run.loss, Squared):
+        return None
+    return LimitPoint(run, run.loss, setting.shares, float(values[0]), before, speed, signals)
 
-def signals_left(run: Trajectory) -> Hypothesis:
-    """What the proof takes from C.5 without saying so: something is sent back to some channel at every data point."""
-    sizes = signals_of(run.final, run)
-    least = float(sizes.min() / max(sizes.max(), 1e-300))
-    return Hypothesis(
-        "B(x) not 0 at any data point of the limit (smallest over largest)", least > _FADED, least, _FADED
-    )
 
-
-class LimitsAreGlobal(Theorem):
+class LimitsAreGlobal(Theorem[LimitPoint]):
     """Theorem 2.2: at a limit point with features that span, the loss is zero.
 
     A run comes near its limit, so that the proof is followed with numbers. The first block alone makes the loss fall at
@@ -121,7 +111,6 @@ class LimitsAreGlobal(Theorem):
     key: ClassVar[str] = "aiad2026/theorem-2.2"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 2.2"
     statement: ClassVar[str] = "Where a low-rank random-feature network comes to rest, its loss is zero."
-    feasible: ClassVar[bool] = True
     tolerance: float = eqx.field(static=True, default=1e-2)
 
     def __check_init__(self) -> None:
@@ -132,43 +121,37 @@ class LimitsAreGlobal(Theorem):
         """Nothing along the run: both ends are enough."""
         return []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[LimitPoint | None]:
         """The paper's network and flow, and its assumptions."""
-        known = random_features(run)
-        yield known
+        setting = yield from random_features(run)
         yield gradient_flow(run)
         yield looked_later(run)
-        if known.met:
-            yield from assumptions(run, self.tolerance)
-            yield signals_left(run)
+        return None if setting is None else (yield from _assumptions(setting, self.tolerance))
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: LimitPoint) -> Finding:
         """Hold the loss at the end against what the gradient there allows."""
-        assert isinstance(run.loss, Squared)
-        x = np.asarray(run.data.x, float)
-        smallest = float(np.linalg.eigvalsh(feature_kernel(run.start, x, x))[0])
-        speed, sizes = loss_speed(run.final, run), signals_of(run.final, run)
+        run, speed, sizes = setting.run, setting.speed, setting.signals
         # L_p = π_p r²/2 and g_p = π_p r, or L_p = π_p r² and g_p = 2 π_p r without the half.
-        factor = float(np.max((0.5 if run.loss.half else 0.25) / (shares(run) * sizes**2)))
-        allowed = factor * speed / smallest
-        ends = [float(run.loss(network(run.data.x), run.data.y, run.data.weight)) for network in (run.start, run.final)]
-        rounding = 1e4 * float(np.finfo(np.asarray(run.data.x).dtype).eps) ** 2 * float(np.mean(np.square(run.data.y)))
+        factor = float(np.max((0.5 if setting.loss.half else 0.25) / (setting.shares * sizes**2)))
+        allowed = factor * speed / setting.smallest
+        end = float(run.loss(run.final(run.data.x), run.data.y, run.data.weight))
+        slack = 1e4 * rounding(run) ** 2 * float(np.mean(np.square(run.data.y)))
         numbers = {
-            "loss at the end": ends[1],
+            "loss at the end": end,
             "loss allowed by the gradient": allowed,
-            "loss at the start": ends[0],
+            "loss at the start": setting.before,
             "gradient norm at the end": math.sqrt(speed),
-            "eig_min of the features": smallest,
+            "eig_min of the features": setting.smallest,
             "smallest |B(x)|": float(sizes.min()),
         }
         why = (
             f"The gradient has fallen to {math.sqrt(speed):.2g}, which leaves a loss of {allowed:.2g} at most; it is "
-            f"{ends[1]:.2g}, and was {ends[0]:.2g} at the start."
+            f"{end:.2g}, and was {setting.before:.2g} at the start."
         )
-        if ends[1] > allowed * (1 + 1e-6) + rounding:
-            return Finding(Verdict.FAILS, why, allowed / ends[1], numbers)
-        verdict = Verdict.HOLDS if allowed < ends[0] else Verdict.VACUOUS
-        return Finding(verdict, why, (allowed + rounding) / max(ends[1], 1e-300), numbers)
+        if end > allowed * (1 + 1e-6) + slack:
+            return Finding(Verdict.FAILS, why, allowed / end, numbers)
+        verdict = Verdict.HOLDS if allowed < setting.before else Verdict.VACUOUS
+        return Finding(verdict, why, (allowed + slack) / max(end, 1e-300), numbers)
 
     def example(self) -> Trajectory:
         """Three points, leaky ReLU above the features."""

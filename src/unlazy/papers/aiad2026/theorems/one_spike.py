@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -13,22 +13,19 @@ from unlazy.activations import Relu
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Block, MeanFieldStack, Network
-from unlazy.papers.aiad2026.theorems._problems import one_spike
 from unlazy.papers.aiad2026.theorems._setting import (
     AUTHORS,
     DRIVE,
-    drive,
-    feature_kernel,
+    Setting,
     from_start,
     integrated,
     is_random_features,
-    precision,
-    random_features,
-    shares,
+    one_spike,
     three_layers,
+    wanted,
 )
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict
 from unlazy.theory._runs import gradient_flow, probability
 
 _CHANCE = 1e-3  # how often a test of symmetry may reject what is symmetric
@@ -37,9 +34,8 @@ _DEVIATIONS = 5.0  # standard errors that a finite second layer may be off by
 
 def mixing(network: Network) -> np.ndarray | None:
     """L_{c_2,k}: the features of the second block, one row for each neuron."""
-    if not isinstance(network, MeanFieldStack) or not isinstance(network.blocks[1], Block):
-        return None
-    return np.asarray(network.blocks[1].w, float)
+    second = network.blocks[1] if isinstance(network, MeanFieldStack) and network.depth > 1 else None
+    return np.asarray(second.w, float) if isinstance(second, Block) else None
 
 
 def symmetry_chance(rows: np.ndarray) -> float:
@@ -57,12 +53,16 @@ def closed_under_flips(rows: np.ndarray) -> bool:
     return all(np.allclose(_sorted(flip), start, rtol=1e-12, atol=1e-12) for flip in flips)
 
 
+def _symmetric(chance: float) -> Hypothesis:
+    return Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
+
+
 def _sorted(rows: np.ndarray) -> np.ndarray:
     kept = np.round(rows, 12) + 0.0  # no negative zeros
     return kept[np.lexsort(kept.T[::-1])]
 
 
-class HalfSpaces(Theorem):
+class HalfSpaces(Theorem[np.ndarray]):
     """Lemma H.1: E[U 1{aU > 0}] = sign(a) ½ E|U| and E[U² 1{aU > 0}] = ½ E U² for symmetric U.
 
     U is each column of the mixing matrix L. The lemma is about its law, so that a draw of it is off by chance: both
@@ -72,7 +72,6 @@ class HalfSpaces(Theorem):
     key: ClassVar[str] = "aiad2026/lemma-h.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma H.1"
     statement: ClassVar[str] = "A half-space holds half of the first and second moments of a symmetric entry."
-    feasible: ClassVar[bool] = True
     delta: float = eqx.field(static=True, default=0.01)
 
     def __check_init__(self) -> None:
@@ -82,19 +81,18 @@ class HalfSpaces(Theorem):
         """Nothing along the run."""
         return []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[np.ndarray | None]:
         """A second block of neurons whose mixing entries are symmetric, as far as they tell."""
         rows = mixing(run.start)
         many = 0 if rows is None else len(rows)
         yield Hypothesis("a second block of at least 100 neurons", many >= 100, many, 100)
         if rows is not None and many >= 100:
-            chance = symmetry_chance(rows)
-            yield Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
+            yield _symmetric(symmetry_chance(rows))
+        return rows
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: np.ndarray) -> Finding:
         """Compare the four half-space moments of every column."""
-        rows = mixing(run.start)
-        assert rows is not None
+        rows = setting
         off, error, size = [], [], []
         for sign in (1.0, -1.0):
             gate = (sign * rows > 0).astype(float)
@@ -138,26 +136,26 @@ class Spike(NamedTuple):
     by_eq_11: np.ndarray  # a by eq. 11 with K(x*, x*)
     by_printed_eq_11: np.ndarray
     error: float  # of the integrals over time
-    chance: np.ndarray  # standard error of B_k, all k, at every look: (times, D)
+    chance: np.ndarray  # standard error of B_k, all k, at every time: (times, D)
 
 
 def spike(run: Trajectory) -> Spike:
     """Follow the one-spike system along a run of two blocks on one point."""
-    channels, signals, slope = drive(run)
-    f, b, d = channels[:, 0], signals[:, 0], slope[:, 0] / shares(run)[0]
+    return _spike(wanted(three_layers(run)))
+
+
+def _spike(setting: Setting) -> Spike:
+    rows, times, (channels, signals, slope) = setting.mixing, setting.run.times, setting.drive
+    f, b, d = channels[:, 0], signals[:, 0], slope[:, 0] / setting.shares[0]
     j = int(np.argmax(np.abs(f[0])))
     rest = np.arange(f.shape[1]) != j
-    rows = mixing(run.start)
-    assert rows is not None
-    assert isinstance(run.start, MeanFieldStack)
-    w0 = float(np.asarray(run.start.blocks[1].a, float)[0, 0])  # pyright: ignore
-    grown, error = integrated(run.times, -d * f[:, j])
+    w0 = float(np.asarray(setting.above[0].a, float)[0, 0])
+    grown, error = integrated(times, -d * f[:, j])
     moments = np.mean(np.abs(rows[:, j])), np.mean(rows[:, j] ** 2)
-    kernel = float(feature_kernel(run.start, np.asarray(run.data.x), np.asarray(run.data.x))[0, 0])
-    pushed, other = integrated(run.times, -d * b[:, j])
+    kernel = float(setting.kernel(setting.x)[0, 0])
+    pushed, other = integrated(times, -d * b[:, j])
     # On the manifold w_2 = w_2^0 + (L_j)_+ ∫ -d a: what each neuron adds to B_k is known, and how it scatters.
-    gate = rows[:, j] > 0
-    weight = gate * (w0 + grown[:, None] * np.maximum(rows[:, j], 0)[None])
+    weight = (rows[:, j] > 0) * (w0 + grown[:, None] * np.maximum(rows[:, j], 0)[None])
     chance = np.stack([np.std(rows[:, k] * weight, axis=1) for k in range(rows.shape[1])], axis=1) / np.sqrt(len(rows))
     return Spike(
         j,
@@ -173,7 +171,7 @@ def spike(run: Trajectory) -> Spike:
     )
 
 
-class OneSparse(Theorem):
+class OneSparse(Theorem[Setting]):
     """Lemma H.2: from f(0) = a_0 e_j one channel learns alone, and its signal is known.
 
     f(t) = a(t) e_j, B_k = 0 for k ≠ j, and B_j = ½ w_2^0 E|L_j| + ½ E[L_j²] ∫ (-d) a ds. All of it is exact where the
@@ -184,62 +182,54 @@ class OneSparse(Theorem):
     key: ClassVar[str] = "aiad2026/lemma-h.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma H.2"
     statement: ClassVar[str] = "One channel that starts alone stays alone, and grows while the output is too low."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Channels, signals and residuals at the data."""
         return [DRIVE] if is_random_features(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
         """The one-spike system, and what the lemma asks of its start and its residual."""
-        known, two = random_features(run), three_layers(run)
-        yield known
-        yield two
+        setting = yield from three_layers(run)
         yield Hypothesis("one data point", run.data.n == 1, run.data.n, 1)
         yield gradient_flow(run)
         yield from_start(run)
-        rows = mixing(run.start) if known.met and two.met else None
-        if rows is None or not isinstance(run.start, MeanFieldStack):
-            return
-        block = run.start.blocks[1]
-        assert isinstance(block, Block)
-        yield Hypothesis(
-            "ReLU without biases in the second block", isinstance(block.activation, Relu) and not _on(block.b)
-        )
-        weight = np.asarray(block.a, float)
+        if setting is None:
+            return None
+        second = setting.above[0]
+        plain = second.b is None or not np.any(np.asarray(second.b))
+        yield Hypothesis("ReLU without biases in the second block", isinstance(second.activation, Relu) and plain)
+        weight = np.asarray(second.a, float)
         spread, least = float(np.ptp(weight)), float(weight.min())
         yield Hypothesis("w_2(0) the same for all neurons, and >= 0", spread == 0 and least >= 0, least, 0.0)
-        chance = 1.0 if closed_under_flips(rows) else symmetry_chance(rows)
-        yield Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
-        if through(run, DRIVE) is None or run.data.n != 1:
-            return
-        channels, _, slope = drive(run)
-        start = np.sort(np.abs(channels[0, 0]))
-        alone = start.size == 1 or start[-2] <= 1e-12 * start[-1]
-        first = float(channels[0, 0, np.argmax(np.abs(channels[0, 0]))])
-        yield Hypothesis("f(0) = a_0 e_j with a_0 > 0", bool(alone and first > 0), first, 0.0)
-        yield Hypothesis("d(t) <= 0 at every look", float(slope.max()) <= 0, float(slope.max()), 0.0)
+        yield _symmetric(1.0 if closed_under_flips(setting.mixing) else symmetry_chance(setting.mixing))
+        if setting.observed and run.data.n == 1:
+            channels, _, slope = setting.drive
+            start = np.sort(np.abs(channels[0, 0]))
+            alone = start.size == 1 or start[-2] <= 1e-12 * start[-1]
+            first = float(channels[0, 0, np.argmax(np.abs(channels[0, 0]))])
+            yield Hypothesis("f(0) = a_0 e_j with a_0 > 0", bool(alone and first > 0), first, 0.0)
+            largest = float(slope.max())
+            yield Hypothesis("d(t) <= 0 at every observation", largest <= 0, largest, 0.0)
+        return setting
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Setting) -> Finding:
         """Hold each part of the lemma against the run."""
-        found, rows = spike(run), mixing(run.start)
-        assert rows is not None
-        exact = closed_under_flips(rows)
-        known = precision(run) * float(np.max(np.abs(found.signal)) + np.max(found.a)) + found.error
+        found, exact = _spike(setting), closed_under_flips(setting.mixing)
+        known = setting.precision * float(np.max(np.abs(found.signal)) + np.max(found.a)) + found.error
         growth = found.a / found.a[0]
         # A spread of single entries, and not of their halves, is allowed for: ½ (L_j + |L_j|) is centred at ½ |L_j|.
         luck = np.zeros_like(found.chance) if exact else _DEVIATIONS * found.chance * growth[:, None]
-        others = np.max(luck, axis=1)
+        others, apart = np.max(luck, axis=1), np.abs(found.signal - found.formula)
         away = np.max(np.abs(found.a - found.a[0]))
         gaps = {
             "B_k of the others": np.max(found.other_signals - others),
-            "B_j against its formula": np.max(np.abs(found.signal - found.formula) - luck[:, found.channel]),
+            "B_j against its formula": np.max(apart - luck[:, found.channel]),
             "fall of a": np.max(-np.diff(found.a)),
         }
         numbers = {
             "largest B_k of the others": float(found.other_signals.max()),
             "largest f_k of the others": float(found.others.max()),
-            "largest difference of B_j to its formula": float(np.max(np.abs(found.signal - found.formula))),
+            "largest difference of B_j to its formula": float(np.max(apart)),
             "a at the start": float(found.a[0]),
             "a at the end": float(found.a[-1]),
             "a by eq. 11 with K(x*, x*)": float(found.by_eq_11[-1]),
@@ -249,11 +239,12 @@ class OneSparse(Theorem):
         }
         off = {name: float(gap) / known for name, gap in gaps.items()}
         worst = max(off, key=lambda name: off[name])
-        margin = _margin(found, others, luck[:, found.channel], known)
+        kept = (known + others) / np.maximum(found.other_signals, 1e-300)
+        margin = float(min(np.min(kept), np.min((known + luck[:, found.channel]) / np.maximum(apart, 1e-300))))
         why = (
             f"Channel {found.channel + 1} grows from {found.a[0]:.3g} to {found.a[-1]:.3g}; signals to the others stay "
-            f"below {found.other_signals.max():.2g}, and B_j is off its formula by "
-            f"{numbers['largest difference of B_j to its formula']:.2g} ({known + float(others.max()):.2g} allowed)."
+            f"below {found.other_signals.max():.2g}, and B_j is off its formula by {np.max(apart):.2g} "
+            f"({known + float(others.max()):.2g} allowed)."
         )
         if off[worst] > 1:
             return Finding(Verdict.FAILS, why + f" Too far off: {worst}.", margin, numbers)
@@ -266,16 +257,3 @@ class OneSparse(Theorem):
     def counterexample(self) -> Trajectory:
         """A target below the output: d > 0."""
         return one_spike(target=-1.0)
-
-
-def _on(bias: object) -> bool:
-    return bias is not None and bool(np.any(np.asarray(bias)))
-
-
-def _margin(found: Spike, others: np.ndarray, luck: np.ndarray, known: float) -> float:
-    """How many times over the least well kept part of the lemma is kept."""
-    ratios = [
-        np.min((known + others) / np.maximum(found.other_signals, 1e-300)),
-        np.min((known + luck) / np.maximum(np.abs(found.signal - found.formula), 1e-300)),
-    ]
-    return float(min(ratios))

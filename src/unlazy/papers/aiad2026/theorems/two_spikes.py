@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -10,27 +10,26 @@ import numpy as np
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
-from unlazy.papers.aiad2026.theorems._problems import two_spikes
 from unlazy.papers.aiad2026.theorems._setting import (
     AUTHORS,
     DRIVE,
-    drive,
-    feature_kernel,
+    Drive,
+    Setting,
     integrated,
     is_random_features,
-    precision,
-    random_features,
     three_layers,
+    two_spikes,
+    wanted,
 )
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict
 from unlazy.theory._runs import gradient_flow
 
-_LOOKS = 4  # an integral over time needs so many
+_ENOUGH = 4  # an integral over time needs so many observations
 
 
 class Lead(NamedTuple):
-    """What Theorem 3.1 looks at where one point has one channel ahead of the other, at every look."""
+    """What Theorem 3.1 compares where one point has one channel ahead of the other, at every time."""
 
     point: int  # 0 or 1: x_0 and x_1
     leader: int
@@ -40,10 +39,10 @@ class Lead(NamedTuple):
     leading: np.ndarray  # K(x, x) π (-d) |B| / |f|, without 1 - ρ_0
     remainder: np.ndarray  # ε(t), what the other point does, exactly
     speed: np.ndarray  # ∂_t R, exactly
-    broken: np.ndarray  # whether a channel changed sign since the look before
+    broken: np.ndarray  # whether a channel changed sign since the time before
 
     def interval(self) -> slice:
-        """I: the longest stretch of looks on which (i)-(iii) hold and no channel changes sign."""
+        """I: the longest stretch of observations on which (i)-(iii) hold and no channel changes sign."""
         best, begin = slice(0, 0), 0
         for index in range(len(self.kept) + 1):
             if index == len(self.kept) or not self.kept[index] or self.broken[index]:
@@ -58,26 +57,20 @@ def leads(run: Trajectory) -> list[Lead]:
 
     At x_1 the target is negative and all signs flip: d >= 0, and B has the other sign than f.
     """
-    channels, signals, slope = drive(run)
-    x, y = np.asarray(run.data.x), np.asarray(run.data.y, float)
-    kernel = feature_kernel(run.start, x, x)
+    return _leads(wanted(three_layers(run)))
+
+
+def _leads(setting: Setting) -> list[Lead]:
+    kernel, signs = setting.kernel(setting.x), np.sign(np.asarray(setting.run.data.y, float))
     found = []
     for p in range(2):
-        choices = [_lead(channels, signals, slope, kernel, p, leader, float(np.sign(y[p]))) for leader in range(2)]
+        choices = [_lead(setting.drive, kernel, p, leader, float(signs[p])) for leader in range(2)]
         found.append(max(choices, key=lambda one: one.interval().stop - one.interval().start))
     return found
 
 
-def _lead(
-    channels: np.ndarray,
-    signals: np.ndarray,
-    slope: np.ndarray,
-    kernel: np.ndarray,
-    p: int,
-    leader: int,
-    sign: float,
-) -> Lead:
-    q, other = 1 - p, 1 - leader
+def _lead(drive: Drive, kernel: np.ndarray, p: int, leader: int, sign: float) -> Lead:
+    (channels, signals, slope), q, other = drive, 1 - p, 1 - leader
     f, f_other = channels[:, p, leader], channels[:, p, other]
     b, b_other, push = signals[:, p, leader], signals[:, p, other], -slope[:, p]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -92,52 +85,61 @@ def _lead(
     return Lead(p, leader, kept, ratio, log_ratio, leading, remainder, speed, flips)
 
 
-class LeadGrows(Theorem):
+class Leads(NamedTuple):
+    """A run of three layers on two points, and what leads there; nothing if it was not observed."""
+
+    base: Setting
+    leads: list[Lead]
+
+
+class LeadGrows(Theorem[Leads]):
     """Theorem 3.1: ∂_t R_12(x_0) >= (1 - ρ_0) ξ K(x_0, x_0) π (-d_0) |B_1| / |f_1| + ε_0 on an interval I.
 
-    I is the longest stretch of looks on which (i)-(iii) hold, ρ_0 the smallest number that serves on all of it. ε_0 is
-    what the other point does, which is computed: -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)). It
-    differs between channels, carries 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its
-    integrated form at every look of I, at x_0 and mirrored at x_1, whichever channel leads there.
+    I is the longest stretch of observations on which (i)-(iii) hold, ρ_0 the smallest number that serves on all of it.
+    ε_0 is what the other point does, which is computed: -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)).
+    It differs between channels, carries 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its
+    integrated form at every time of I, at x_0 and mirrored at x_1, whichever channel leads there.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-3.1"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 3.1"
     statement: ClassVar[str] = "A channel whose signal leads by more than its value comes to lead by more."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Channels, signals and residuals at the data."""
         return [DRIVE] if is_random_features(network) else []
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Leads | None]:
         """Two points, two channels, three layers, and an interval on which (i)-(iii) hold."""
-        known, two = random_features(run), three_layers(run)
-        yield known
-        yield two
+        setting = yield from three_layers(run)
         y = np.asarray(run.data.y, float).ravel()
         step = run.data.n == 2 and y[0] * y[1] < 0
         yield Hypothesis("two points with targets of opposite sign", step, run.data.n, 2)
         yield gradient_flow(run)
-        if not (known.met and two.met and step) or through(run, DRIVE) is None:
-            return
-        count = drive(run)[0].shape[2]
+        if setting is None or not step:
+            return None
+        if not setting.observed:
+            return Leads(setting, [])
+        count = setting.drive.channels.shape[2]
         yield Hypothesis("two channels", count == 2, count, 2)
         if count != 2:
-            return
-        spans = [one.interval() for one in leads(run)]
-        most = max(span.stop - span.start for span in spans)
-        yield Hypothesis("an interval I on which (i)-(iii) hold, in looks", most >= _LOOKS, most, _LOOKS)
+            return None
+        found = _leads(setting)
+        most = max(one.interval().stop - one.interval().start for one in found)
+        what = "an interval I on which (i)-(iii) hold, in observations"
+        yield Hypothesis(what, most >= _ENOUGH, most, _ENOUGH)
+        return Leads(setting, found)
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Leads) -> Finding:
         """Compare growth with its bound on I, at x_0 and at x_1."""
+        run = setting.base.run
         numbers: dict[str, float] = {}
         words, margins, verdicts = [], [], []
-        for one in leads(run):
+        for one in setting.leads:
             span = one.interval()
-            if span.stop - span.start < _LOOKS:
+            if span.stop - span.start < _ENOUGH:
                 continue
-            verdict, margin, found = _judge(run, one, span)
+            verdict, margin, found = _judge(setting.base, one, span)
             name = f"x_{one.point}"
             numbers |= {f"{what} at {name}": value for what, value in found.items()}
             verdicts.append(verdict)
@@ -161,13 +163,13 @@ class LeadGrows(Theorem):
         return two_spikes(mirrored=False)
 
 
-def _judge(run: Trajectory, one: Lead, span: slice) -> tuple[Verdict, float, dict[str, float]]:
-    times, rho = run.times[span], float(np.max(one.ratio[span]))
+def _judge(setting: Setting, one: Lead, span: slice) -> tuple[Verdict, float, dict[str, float]]:
+    times, rho = setting.run.times[span], float(np.max(one.ratio[span]))
     rate = (1 - rho) * one.leading[span]
     bound, error = integrated(times, rate + one.remainder[span])
     exact, other = integrated(times, one.speed[span])
     growth = one.log_ratio[span] - one.log_ratio[span][0]
-    slack = error + other + precision(run) * float(1 + np.max(np.abs(one.log_ratio[span])))
+    slack = error + other + setting.precision * float(1 + np.max(np.abs(one.log_ratio[span])))
     holds = bool(np.all(growth >= bound - slack))
     found = {
         "start of I": float(times[0]),

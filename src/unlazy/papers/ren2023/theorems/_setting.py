@@ -1,9 +1,9 @@
-"""Which runs ren2023 speaks about, what has to be looked through, and small problems on which its theorems speak."""
+"""Which runs ren2023 speaks about, what its theorems take from them, and small problems of this kind."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -29,73 +29,99 @@ from unlazy.papers.ren2023.data import spherical
 from unlazy.papers.ren2023.probes import ClipActivity, FirstLayer, LossDecomposition, SecondLayer
 from unlazy.papers.ren2023.radial import heavy_tailed
 from unlazy.probes import Probe, TrainLoss
-from unlazy.theory._base import Hypothesis, through
+from unlazy.theory._base import Hypothesis, Reading
 
 AUTHORS = "Ren, Zhou, Ge (2023)"
+LAYERS: tuple[Probe, ...] = (SecondLayer(), FirstLayer())
+FIT: tuple[Probe, ...] = (*LAYERS, TrainLoss())
 _DELTA = 1e-3  # how often a test of symmetry may reject what is symmetric
 
 
-def is_known(network: Network) -> bool:
-    """Whether it is the learner of eq. 1, of finite or infinite width, with all amplitudes 1 and no offsets."""
+def _layers(network: Network) -> tuple[MeanFieldStack, Block | SphericalLimit, Block] | None:
+    """The learner of eq. 1 and its layers, of finite or infinite width, with all amplitudes 1 and no offsets."""
     if not (isinstance(network, MeanFieldStack) and network.scalar and is_learner(network.blocks)):
-        return False
-    first, second = _layers(network)
+        return None
+    first, second = network.blocks
+    if not (isinstance(first, Block | SphericalLimit) and isinstance(second, Block)):
+        return None
     offsets = [block.c for block in (first, second) if isinstance(block, Block)]
-    return bool(np.all(np.asarray(second.a) == 1)) and not any(np.any(np.asarray(c)) for c in offsets)
+    plain = bool(np.all(np.asarray(second.a) == 1)) and not any(np.any(np.asarray(c)) for c in offsets)
+    return (network, first, second) if plain else None
+
+
+def is_known(network: Network) -> bool:
+    """Whether it is the learner of eq. 1, of finite or infinite width."""
+    return _layers(network) is not None
 
 
 def is_finite(network: Network) -> bool:
     """Whether it is a learner whose first layer has single neurons."""
-    return isinstance(network, MeanFieldStack) and is_known(network) and isinstance(network.blocks[0], Block)
+    found = _layers(network)
+    return found is not None and isinstance(found[1], Block)
 
 
-def model(run: Trajectory, finite: bool = True) -> Iterator[Hypothesis]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Setting:
+    """A run of the learner of eq. 1, with its layers as the run began."""
+
+    run: Trajectory
+    network: MeanFieldStack
+    first: Block | SphericalLimit
+    second: Block
+
+    @property
+    def d(self) -> int:
+        """Number of inputs."""
+        return self.network.inputs
+
+    @property
+    def inputs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """x, |x| and the targets of all samples."""
+        x = np.asarray(self.run.data.x, float)
+        return x, np.linalg.norm(x, axis=1), np.asarray(self.run.data.y, float)
+
+    @property
+    def neurons(self) -> np.ndarray:
+        """(w_2, b_2) of every second-layer neuron."""
+        b = np.zeros(self.second.width) if self.second.b is None else np.asarray(self.second.b, float)
+        return np.stack([np.asarray(self.second.w, float)[:, 0], b], axis=1)
+
+    @property
+    def spread(self) -> float:
+        """δ_2: the largest distance between two second-layer neurons."""
+        return float(np.max(np.linalg.norm(self.neurons[:, None] - self.neurons[None], axis=2)))
+
+    def both_trained(self) -> Hypothesis:
+        """Nothing of the learner is frozen."""
+        return Hypothesis("both layers trained", self.first.train == "w" and set(self.second.train) == set("wb"))
+
+    def unclipped(self) -> Hypothesis:
+        """No clips."""
+        return Hypothesis("no clips", self.network.clip is None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Finite(Setting):
+    """A run of a learner of finite width."""
+
+    first: Block
+
+
+def model(run: Trajectory) -> Reading[Setting | None]:
     """The learner of eq. 1."""
-    known = is_finite(run.start) if finite else is_known(run.start)
-    yield Hypothesis("the learner of eq. 1" + (", of finite width" if finite else ""), known)
+    found = _layers(run.start)
+    yield Hypothesis("the learner of eq. 1", found is not None)
+    return None if found is None else Setting(run, *found)
 
 
-def _layers(network: Network) -> tuple[Block | SphericalLimit, Block]:
-    assert isinstance(network, MeanFieldStack)
-    first, second = network.blocks
-    assert isinstance(first, Block | SphericalLimit)
-    assert isinstance(second, Block)
-    return first, second
-
-
-def layers(run: Trajectory) -> tuple[Block | SphericalLimit, Block]:
-    """Both layers of a learner, as the run began."""
-    return _layers(run.start)
-
-
-def neurons(run: Trajectory) -> np.ndarray:
-    """(w_2, b_2) of every second-layer neuron, as the run began."""
-    block = layers(run)[1]
-    b = np.zeros(block.width) if block.b is None else np.asarray(block.b, float)
-    return np.stack([np.asarray(block.w, float)[:, 0], b], axis=1)
-
-
-def widest(rows: np.ndarray) -> float:
-    """δ_2: the largest distance between two neurons."""
-    return float(np.max(np.linalg.norm(rows[:, None] - rows[None], axis=2)))
-
-
-def both_trained(run: Trajectory) -> Hypothesis:
-    """Nothing of the learner is frozen."""
-    first, second = layers(run)
-    return Hypothesis("both layers trained", first.train == "w" and set(second.train) == set("wb"))
-
-
-def unclipped(run: Trajectory) -> Hypothesis:
-    """No clips."""
-    return Hypothesis("no clips", not run.start.clips_per_sample)
-
-
-def seen(run: Trajectory, probe: Probe) -> Any:
-    """What the run saw through a probe that its theorem needs."""
-    found = through(run, probe)
-    assert found is not None
-    return found
+def finite_model(run: Trajectory) -> Reading[Finite | None]:
+    """The learner of eq. 1, with single neurons in its first layer."""
+    found = _layers(run.start)
+    setting = None
+    if found is not None and isinstance(found[1], Block):
+        setting = Finite(run, found[0], found[1], found[2])
+    yield Hypothesis("the learner of eq. 1, of finite width", setting is not None)
+    return setting
 
 
 def even_directions(rows: np.ndarray) -> float:
@@ -112,7 +138,7 @@ def even(rows: np.ndarray, what: str) -> Hypothesis:
     return Hypothesis(f"{what} spread evenly over directions (chance of such a mean)", chance > _DELTA, chance, _DELTA)
 
 
-def symmetric(run: Trajectory) -> Iterator[Hypothesis]:
+def symmetric(run: Trajectory) -> Reading[None]:
     """Inputs without a preferred direction, and targets relu(1 - |x|)."""
     yield even(np.asarray(run.data.x, float), "inputs")
     yield radial_target(run)
@@ -166,10 +192,6 @@ def _other(n: int, d: int, law: str) -> Dataset:
     return spherical(n, d, law="gaussian", stratified=False, key=key)
 
 
-STAGES: tuple[Probe, ...] = (SecondLayer(), FirstLayer(), ClipActivity(), TrainLoss())
-FIT: tuple[Probe, ...] = (SecondLayer(), FirstLayer(), TrainLoss())
-
-
 @functools.lru_cache(maxsize=4)
 def first_stage(*, clip: tuple[float, float, float] | None = (10.0, 100.0, 2.0), spread: float = 1e-4) -> Trajectory:
     """Stage 1 in five dimensions: w_2 from either side of 0 down to 0.2, with weighted tails so that clips matter.
@@ -180,7 +202,7 @@ def first_stage(*, clip: tuple[float, float, float] | None = (10.0, 100.0, 2.0),
     data = spherical(400, d, tail=0.5, key=jax.random.key(6))
     network = learner((64, 6), d, weights=Normal(spread), bias=0.3, radius=0.5, clip=clip)
     times = np.concatenate([[0.0], np.geomspace(1e-5, 20.0, 60)])
-    probes = STAGES if clip is not None else FIT
+    probes = FIT if clip is None else (*FIT, ClipActivity())
     return RungeKutta(rtol=1e-5, atol=1e-9)(network, data, times, list(probes))
 
 

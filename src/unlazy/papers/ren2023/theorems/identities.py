@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._errors import UserError
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
 from unlazy.networks import Block, MeanFieldStack, lengths, sphere_mean
@@ -27,7 +28,7 @@ class _Seen(NamedTuple):
     signal: Float[Array, " n"]  # S
 
 
-def _look(network: MeanFieldStack, data: Dataset) -> _Seen:
+def _observe(network: MeanFieldStack, data: Dataset) -> _Seen:
     block = second(network)
     value = values(network, data.x)
     h = block.hidden(value[None])
@@ -39,20 +40,20 @@ def _look(network: MeanFieldStack, data: Dataset) -> _Seen:
 
 def _first(network: MeanFieldStack) -> Block:
     block = network.blocks[0]
-    assert isinstance(block, Block), "these identities are about single neurons of the first layer"
+    if not isinstance(block, Block):
+        raise UserError("This identity is about single neurons of the first layer, not its limit: use a finite width.")
     return block
 
 
 def alpha_speed(network: MeanFieldStack, data: Dataset) -> Scalar:
     """α' = (4 C_Γ/√d) E[S F] (Lemma D.3)."""
-    seen = _look(learner(network), data)
+    seen = _observe(learner(network), data)
     return 4 * sphere_mean(network.inputs) * (seen.share @ (seen.signal * seen.value))
 
 
 def value_speed(network: MeanFieldStack, data: Dataset, x: Inputs) -> Float[Array, " n"]:
     """d/dt F(x) = 4 E[S(x') E_w σ(w·x') σ(w·x)] + E[S(x') E_w |w|² σ'(w·x') σ'(w·x) x'·(I - w̄w̄^T) x] (Lemma D.4)."""
-    seen, radial, tangential = _pulls(network, data)
-    del seen
+    _, radial, tangential = _pulls(network, data)
     first = _first(network)
     h = first.hidden(x.T)
     gates = first.activation.derivative(h)
@@ -63,7 +64,7 @@ def value_speed(network: MeanFieldStack, data: Dataset, x: Inputs) -> Float[Arra
 
 def _pulls(network: MeanFieldStack, data: Dataset) -> tuple[_Seen, Float[Array, " m"], Float[Array, "m d"]]:
     """E[S σ(w·x)] of each neuron, and |w| (I - w̄w̄^T) E[S σ'(w·x) x]."""
-    seen, first = _look(learner(network), data), _first(network)
+    seen, first = _observe(learner(network), data), _first(network)
     h, length = first.hidden(data.x.T), lengths(first.w)
     weighed = seen.share * seen.signal
     radial = first.activation(h) @ weighed
@@ -90,7 +91,7 @@ def loss_speed(network: MeanFieldStack, data: Dataset) -> dict[str, Scalar]:
 
 def spread_speed(network: MeanFieldStack, data: Dataset) -> Float[Array, "k k"]:
     """½ d/dt |(v_2, r_2) - (v_2', r_2')|² = E[(f* - f) (h - h') (σ'(h) - σ'(h'))] of every pair (Lemma D.14)."""
-    seen = _look(learner(network), data)
+    seen = _observe(learner(network), data)
     across = (seen.hidden * (seen.share * seen.residual)[None]) @ seen.gates.T
     own = jnp.diag(across)
     return own[:, None] + own[None, :] - across - across.T

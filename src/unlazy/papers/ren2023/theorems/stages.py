@@ -1,5 +1,7 @@
 """The stages of ren2023: when they end, when clips go out of use (Lemma 4.1), and what holds meanwhile (4.2, 4.3).
 
+The main theorem, and how far it is from what fits into a computer, stands at the end.
+
 The paper leaves constants open. Here they are fields, or worked out: with M = max(1, max b_2) and B = max b_2/|w_2|
 over a second layer with w_2 < 0,
 
@@ -11,36 +13,36 @@ over a second layer with w_2 < 0,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
+from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Squared
-from unlazy.networks import MeanFieldStack, Network, sphere_mean
-from unlazy.papers.ren2023.probes import ClipActivity, FirstLayer, SecondLayer
+from unlazy.networks import Block, MeanFieldStack, Network, sphere_mean
+from unlazy.papers.ren2023.probes import ClipActivity
 from unlazy.papers.ren2023.theorems._setting import (
     AUTHORS,
     FIT,
-    STAGES,
-    both_trained,
+    LAYERS,
+    Finite,
+    Setting,
+    finite_model,
     first_stage,
     is_finite,
     is_known,
     model,
-    neurons,
     radial_target,
     second_stage,
-    seen,
     symmetric,
-    unclipped,
-    widest,
 )
 from unlazy.probes import Probe, TrainLoss
-from unlazy.theory._base import Finding, Hypothesis, Theorem, Verdict
+from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict, through
 from unlazy.theory._runs import looked_later
 
 Seen = dict[str, np.ndarray]
@@ -56,7 +58,7 @@ class StageTimes(NamedTuple):
 
 
 def reached(times: np.ndarray, above: np.ndarray) -> float:
-    """The first time at which a quantity is >= 0, by straight lines between looks; NaN if never."""
+    """The first time at which a quantity is >= 0, by straight lines between observations; NaN if never."""
     there = np.flatnonzero(above >= 0)
     if not there.size:
         return float("nan")
@@ -90,29 +92,28 @@ def stage_times(
     return StageTimes(first, apart, weight, reached(times, end))
 
 
-def _dimension(run: Trajectory) -> int:
-    assert isinstance(run.start, MeanFieldStack)
-    return run.start.inputs
+@dataclasses.dataclass(frozen=True, eq=False)
+class Clipped(Setting):
+    """A run of a learner with clips."""
 
-
-def _bounds(run: Trajectory) -> tuple[float, float, float]:
-    assert isinstance(run.start, MeanFieldStack)
-    assert run.start.clip is not None
-    return run.start.clip
-
-
-def _between(run: Trajectory) -> bool:
-    y = np.asarray(run.data.y)
-    return bool(y.size and y.min() >= 0 and y.max() <= 1)
+    bounds: tuple[float, float, float]  # R_v1, R_v2 and R_r2
 
 
 def _clipping(run: Trajectory) -> Hypothesis:
-    clips = isinstance(run.start, MeanFieldStack) and run.start.clips_per_sample
-    return Hypothesis("clipped flow, eq. 4", clips)
+    return Hypothesis("clipped flow, eq. 4", isinstance(run.start, MeanFieldStack) and run.start.clips_per_sample)
+
+
+def clipped(run: Trajectory) -> Reading[Clipped | None]:
+    """The clipped learner."""
+    setting = yield from model(run)
+    yield _clipping(run)
+    if setting is None or setting.network.clip is None:
+        return None
+    return Clipped(run, setting.network, setting.first, setting.second, setting.network.clip)
 
 
 def needed_bounds(second: Seen, first: Seen, d: int) -> np.ndarray:
-    """The least (R_v1, R_v2, R_r2) with which no clip is active, at every look: infinite while some w_2 >= 0."""
+    """The least (R_v1, R_v2, R_r2) with which no clip is active, at every time: infinite while some w_2 >= 0."""
     w, b = second["neurons"][..., 0], second["neurons"][..., 1]
     most = np.maximum(1.0, b.max(axis=1))
     negative = w.max(axis=1) < 0
@@ -132,7 +133,7 @@ def needed_bounds(second: Seen, first: Seen, d: int) -> np.ndarray:
     )
 
 
-class ClipsGoOut(Theorem):
+class ClipsGoOut(Theorem[Clipped]):
     """Lemma 4.1: clips of r_2, v_1 and v_2 are not active once w_2 is negative, and large enough.
 
     With the constants worked out at the top of this file, which the paper leaves open.
@@ -141,29 +142,28 @@ class ClipsGoOut(Theorem):
     key: ClassVar[str] = "ren2023/lemma-4.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.1 (C.3)"
     statement: ClassVar[str] = "Clips go out of use as second-layer weights turn negative and grow."
-    feasible: ClassVar[bool] = True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Both layers, and the pulls."""
-        return (
-            STAGES[:3] if is_known(network) and isinstance(network, MeanFieldStack) and network.clips_per_sample else []
-        )
+        return (*LAYERS, ClipActivity()) if is_known(network) and network.clips_per_sample else ()
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Clipped | None]:
         """The clipped learner, and the paper's loss."""
-        yield from model(run, finite=False)
-        yield _clipping(run)
-        half = isinstance(run.loss, Squared) and run.loss.half
-        yield Hypothesis("L = ½ E(f* - f)², with targets in [0, 1]", half and _between(run))
+        setting = yield from clipped(run)
+        half, y = isinstance(run.loss, Squared) and run.loss.half, np.asarray(run.data.y)
+        between = bool(y.size and y.min() >= 0 and y.max() <= 1)
+        yield Hypothesis("L = ½ E(f* - f)², with targets in [0, 1]", half and between)
+        return setting
 
-    def conclude(self, run: Trajectory) -> Finding:
-        """At every look at which a clip must be out of use, it is."""
-        clips = seen(run, ClipActivity())
-        needed = needed_bounds(seen(run, SecondLayer()), seen(run, FirstLayer()), _dimension(run))
+    def conclude(self, setting: Clipped) -> Finding:
+        """At every time at which a clip must be out of use, it is."""
+        run = setting.run
+        second, first, clips = (through(run, probe) for probe in (*LAYERS, ClipActivity()))
+        needed = needed_bounds(second, first, setting.d)
         numbers: dict[str, float] = {}
         margin, silent = np.inf, []
         for index, name in enumerate(("v1", "v2", "r2")):
-            out = needed[:, index] <= _bounds(run)[index]
+            out = needed[:, index] <= setting.bounds[index]
             numbers[f"{name} out of use from"] = float(run.times[out][0]) if out.any() else float("nan")
             active = clips[name] > 0
             numbers[f"{name} last active at"] = float(run.times[active][-1]) if active.any() else float("nan")
@@ -172,7 +172,7 @@ class ClipsGoOut(Theorem):
             else:
                 silent.append(name)
         if len(silent) == 3:
-            return Finding(Verdict.VACUOUS, "At 0 looks are bounds large enough to say anything.", None, numbers)
+            return Finding(Verdict.VACUOUS, "At no observation are bounds large enough to say anything.", None, numbers)
         whose = f" ({', '.join(silent)} never so)" if silent else ""
         why = f"Where clips must be out of use{whose}, pulls stay {margin:.3g} times below their bounds."
         return Finding(Verdict.HOLDS if margin >= 1 - 1e-9 else Verdict.FAILS, why, margin, numbers)
@@ -186,7 +186,7 @@ class ClipsGoOut(Theorem):
         return first_stage(clip=None)
 
 
-class FirstStage(Theorem):
+class FirstStage(Theorem[Clipped]):
     """Lemma 4.2: w_2 turns negative, then beyond its spread, then beyond 1/R_v2, and nothing else changes much.
 
     The end of stage 1 is -w̄_2 = ``constant``/R_v2. Until then first-layer neurons turn, and come to differ in length,
@@ -197,37 +197,27 @@ class FirstStage(Theorem):
     key: ClassVar[str] = "ren2023/lemma-4.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.2 (C.4)"
     statement: ClassVar[str] = "Stage 1 ends: weights turn negative while all else stays in place."
-    feasible: ClassVar[bool] = True
     constant: float = eqx.field(static=True, default=10.0)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
         """Both layers and the loss."""
-        return (SecondLayer(), FirstLayer(), TrainLoss()) if is_known(network) else ()
+        return FIT if is_known(network) else ()
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Clipped | None]:
         """The clipped learner on the paper's target, with a spread so small that d δ_2 < C_1/R_v2."""
-        (known,) = model(run, finite=False)
-        yield known
-        clips = _clipping(run)
-        yield clips
+        setting = yield from clipped(run)
         yield looked_later(run)
         yield radial_target(run)
-        if known.met and clips.met:
-            spread = widest(neurons(run))
-            least = self.constant / _bounds(run)[1] / _dimension(run)
+        if setting is not None:
+            spread, least = setting.spread, self.constant / setting.bounds[1] / setting.d
             yield Hypothesis("a spread δ_2(0) below C_1/(d R_v2)", spread < least, spread, least)
+        return setting
 
-    def times(self, run: Trajectory, epsilon: float = 1e-3) -> StageTimes:
-        """When stages of a run end."""
-        loss = seen(run, TrainLoss())
-        return stage_times(
-            run.times, seen(run, SecondLayer()), loss, _dimension(run), _bounds(run)[1], self.constant, epsilon
-        )
-
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Clipped) -> Finding:
         """Order of the times, and what stays in place until T_1."""
-        found = self.times(run)
-        second, first = seen(run, SecondLayer()), seen(run, FirstLayer())
+        run, d = setting.run, setting.d
+        second, first, loss = (through(run, probe) for probe in FIT)
+        found = stage_times(run.times, second, loss, d, setting.bounds[1], self.constant)
         numbers = {"T_1.1": found.positive, "T_1.2": found.spread, "T_1.3": found.weight}
         if np.isnan(found.weight):
             return Finding(Verdict.FAILS, f"Stage 1 does not end by t = {run.times[-1]:g}.", 0.0, numbers)
@@ -242,9 +232,9 @@ class FirstStage(Theorem):
             "b_2 above its floor": float(b.min()) / low,
             "b_2 below its ceiling": high / float(b.max()),
             "α within a factor 2": 2 / float(np.max(np.maximum(alpha, 1 / alpha))),
-            "spread below d^1.5 times its start": _dimension(run) ** 1.5 / grown,
+            "spread below d^1.5 times its start": d**1.5 / grown,
         }
-        if is_finite(run.start):
+        if isinstance(setting.first, Block):
             moved = float(np.max((first["tangential"] + first["radial"])[during]))
             ratios["first layer below its error at the start"] = float(first["sphere"][0]) / max(moved, 1e-300)
         ordered = found.positive <= found.spread <= found.weight
@@ -265,7 +255,7 @@ class FirstStage(Theorem):
         return first_stage(spread=0.3)
 
 
-class SecondStage(Theorem):
+class SecondStage(Theorem[Finite]):
     """Lemma 4.3: from w_2 < 0 on the loss falls to ε, the second layer does not spread, the first stays near α |x|.
 
     ``epsilon`` is the loss to be reached, ``grown`` by how much both errors of the first layer, in L2 and on the
@@ -275,7 +265,6 @@ class SecondStage(Theorem):
     key: ClassVar[str] = "ren2023/lemma-4.3"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 4.3 (D.2)"
     statement: ClassVar[str] = "Stage 2 fits the target while the first layer stays near a multiple of |x|."
-    feasible: ClassVar[bool] = True
     epsilon: float = eqx.field(static=True, default=5e-3)
     grown: float = eqx.field(static=True, default=2.0)
 
@@ -283,22 +272,22 @@ class SecondStage(Theorem):
         """Both layers and the loss."""
         return FIT if is_finite(network) else ()
 
-    def hypotheses(self, run: Trajectory) -> Iterator[Hypothesis]:
+    def read(self, run: Trajectory) -> Reading[Finite | None]:
         """A symmetric problem, and a learner with negative weights, both layers trained and nothing clipped."""
-        (known,) = model(run)
-        yield known
+        setting = yield from finite_model(run)
         yield looked_later(run)
-        if not known.met:
-            return
-        yield from symmetric(run)
-        largest = float(neurons(run)[:, 0].max())
-        yield Hypothesis("all w_2 < 0 at the start", largest < 0, largest, 0.0)
-        yield unclipped(run)
-        yield both_trained(run)
+        if setting is not None:
+            yield from symmetric(run)
+            largest = float(setting.neurons[:, 0].max())
+            yield Hypothesis("all w_2 < 0 at the start", largest < 0, largest, 0.0)
+            yield setting.unclipped()
+            yield setting.both_trained()
+        return setting
 
-    def conclude(self, run: Trajectory) -> Finding:
+    def conclude(self, setting: Finite) -> Finding:
         """When ε is reached, and what grew until then."""
-        second, first, loss = (seen(run, probe) for probe in FIT)
+        run = setting.run
+        second, first, loss = (through(run, probe) for probe in FIT)
         end = reached(run.times, self.epsilon - np.asarray(loss))
         if np.isnan(end):
             why = f"The loss is {loss[-1]:.3g} at the end, and never {self.epsilon:g}."
@@ -322,3 +311,60 @@ class SecondStage(Theorem):
     def counterexample(self) -> Trajectory:
         """The first layer is frozen."""
         return second_stage(train=("", "wb"))
+
+
+def width_needed(d: int, epsilon: float) -> float:
+    """Give m_1 with which |F/α - 1| <= ε/d^14 at the start, as Induction Hypothesis D.1 wants it with constant 1.
+
+    At one direction F/α - 1 has the variance (E σ(z)²/(E σ(z))² - 1)/m_1 over random neurons, with z a coordinate of a
+    direction: (π - 1)/m_1 for large d. One standard deviation has to fit; directions are not counted, so the true width
+    is larger.
+    """
+    return (np.pi - 1) * (float(d) ** 14 / epsilon) ** 2
+
+
+class Learns(Theorem[Finite]):
+    """Theorem 2.1: clipped gradient flow reaches loss ε with polynomially many neurons in polynomial time.
+
+    No polynomial is printed. Induction Hypothesis D.1 of its proof asks for |F/α - 1| <= O(ε/d^14) on the sphere, which
+    is a width of d^28/ε²: `width_needed`.
+    """
+
+    key: ClassVar[str] = "ren2023/theorem-2.1"
+    source: ClassVar[str] = f"{AUTHORS}, Theorem 2.1"
+    statement: ClassVar[str] = "A three-layer network of polynomial size learns relu(1 - |x|)."
+    feasible: ClassVar[bool] = False
+    epsilon: float = eqx.field(static=True, default=0.01)
+
+    def __check_init__(self) -> None:
+        if not 0 < self.epsilon < 1:
+            raise UserError(f"The loss to be reached lies between 0 and 1, so {self.epsilon} does not: try 0.01.")
+
+    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
+        """The loss."""
+        return [TrainLoss()] if is_known(network) else []
+
+    def read(self, run: Trajectory) -> Reading[Finite | None]:
+        """The clipped learner of a width that its proof would be content with."""
+        setting = yield from finite_model(run)
+        if setting is not None:
+            yield from symmetric(run)
+            yield _clipping(run)
+            width, needed = float(setting.first.width), width_needed(setting.d, self.epsilon)
+            yield Hypothesis("width m_1, with all constants 1", width >= needed, width, needed)
+        return setting
+
+    def conclude(self, setting: Finite) -> Finding:
+        """Whether ε was reached."""
+        loss = float(np.min(through(setting.run, TrainLoss())))
+        why = f"The loss falls to {loss:.3g}; {self.epsilon:g} is promised."
+        verdict = Verdict.HOLDS if loss <= self.epsilon else Verdict.FAILS
+        return Finding(verdict, why, self.epsilon / max(loss, 1e-300), {"loss": loss})
+
+    def example(self) -> Trajectory:
+        """Five dimensions, and 64 neurons where some 1e24 would be needed."""
+        return first_stage()
+
+    def counterexample(self) -> Trajectory:
+        """The same without clips."""
+        return first_stage(clip=None)
