@@ -1,4 +1,4 @@
-"""Writes files so that they appear whole or not at all."""
+"""Files: the cache folder, and writing so that a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from unlazy._errors import UserError
+
+CACHE = "UNLAZY_CACHE"
+
+
+def cache() -> Path:
+    """Give the folder that the environment variable ``UNLAZY_CACHE`` names, or the user's cache folder."""
+    chosen = os.environ.get(CACHE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("unlazy"))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from made_up import RATES, TIMES, exponential, random_labels, run_small, with_fi
 from unlazy._errors import UserError
 from unlazy._registry import modules
 from unlazy.data import Dataset, images, tabular
-from unlazy.data._image_files import Labelled
+from unlazy.data.images import Labelled
 from unlazy.flows import Flow
 from unlazy.lab import Lab, Recipe, build, parse
 from unlazy.networks import Network

@@ -27,7 +27,7 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
     """
     from unlazy._listing import describe_one, listing
     from unlazy._registry import KINDS, kebab
-    from unlazy._tables import print_rows
+    from unlazy._terminal import print_rows
 
     if kind is None:
         rows: list[dict[str, Any]] = [
@@ -67,7 +67,7 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
         Print JSON instead of a table.
     """
     from unlazy._listing import listing
-    from unlazy._tables import print_rows
+    from unlazy._terminal import print_rows
 
     last = _verdicts(out)
     rows = [
@@ -110,7 +110,7 @@ def theorems(*, json: Json = False) -> int:
         Print JSON instead of a table.
     """
     from unlazy._listing import listing
-    from unlazy._tables import print_rows
+    from unlazy._terminal import print_rows
 
     rows = [
         {"theorem": key, "source": one["source"], "statement": one["statement"], "feasible": one["feasible"]}

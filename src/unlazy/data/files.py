@@ -26,8 +26,7 @@ import numpy as np
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 from unlazy._types import KeyLike
-from unlazy.data._base import Dataset, cut
-from unlazy.data._own import one_hot, reads
+from unlazy.data._base import Dataset, cut, one_hot, reads, standardised
 
 Column = int | str
 _MOST = 100_000_000  # numbers that are read at once: 0.8 GB
@@ -191,9 +190,9 @@ def _cut_up(
             raise UserError(f"{what} = {share} of {n} samples is none: take a larger share, or more samples.")
     inputs, targets = np.asarray(whole.x), np.asarray(whole.y)
     if standardise:
-        inputs = _standard(inputs, train)
+        inputs = standardised(inputs, train)
     if standardise_target:
-        targets = _standard(targets, train)
+        targets = standardised(targets, train)
     rest = Dataset(inputs[held], targets[held], name=f"{name}, held out") if held.size else None
     return Dataset(
         inputs[train],
@@ -203,11 +202,6 @@ def _cut_up(
         held_out=rest,
         name=name,
     )
-
-
-def _standard(values: np.ndarray, train: np.ndarray) -> np.ndarray:
-    spread = values[train].std(axis=0)
-    return (values - values[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 # ---------------------------------------------------------------- text

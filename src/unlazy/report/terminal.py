@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unlazy._tables import print_table
+from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, Recipe
 from unlazy.lab.runner import Told
 from unlazy.report.contents import Contents
@@ -140,12 +140,7 @@ def _cell(value: Any) -> str:
 @contextmanager
 def telling(screen: Console) -> Iterator[Told]:
     """Show, on a terminal, one line of progress for each recipe."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
-    columns = (name, BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), note)
-    with Progress(*columns, *times, console=screen, disable=not screen.is_terminal) as progress:
+    with progress_bars(screen, disable=not screen.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 
         def tell(recipe: Recipe, share: float, note: str) -> None:
