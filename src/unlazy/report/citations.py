@@ -1,8 +1,8 @@
 """`unlazy cite`: BibTeX for the papers, data, methods and libraries that a run used.
 
-What a run used is read from its recipe: the words in it, the method that was chosen, and the papers that the members
-it names speak of in their docstrings. Entries are in `references.bib`; a paper that is not there but has a folder in
-`unlazy.papers` gets one from what the folder says of itself.
+What a run used is read from its recipe and from the method that was chosen. `references.bib` has a rule for each entry:
+the words that call for it. A member that lives in the folder of a paper calls for that paper. A paper that is not in
+`references.bib` but has a folder in `unlazy.papers` gets an entry from what the folder says of itself.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ _SECTIONS = ("data", "network", "flow", "probes")
 def cite(path: Path) -> dict[str, str]:
     """Give the BibTeX entries, by key, of what a stored run (.nc), a panel's record (.json) or recipe (.toml) uses."""
     recipes, words = _used(path)
-    words |= {word for recipe in recipes for word in _words({name: recipe.get(name) for name in _SECTIONS})}
-    papers = _papers(words) | {
-        key for recipe in recipes for key in _keys() if str(recipe.get("name", "")).startswith(f"{key} ")
+    named = {(name, word) for recipe in recipes for name in _SECTIONS for word in _words(recipe.get(name))}
+    words |= {word for _, word in named} | {f"{name}.{word}" for name, word in named}
+    keys, known = _keys(), _entries()
+    papers = words & keys | {
+        _home(member) for kind in listing().values() for name, member in kind.items() if name in words
     }
-    known = _entries()
+    papers |= {key for recipe in recipes for key in keys if str(recipe.get("name", "")).startswith(f"{key} ")}
+    papers &= keys
     found = {key: text for key, (calls, text) in known.items() if calls & (words | papers | {"always"})}
     return found | {key: _from_folder(key) for key in sorted(papers) if key not in known}
 
@@ -94,19 +97,9 @@ def _words(value: Any) -> Iterator[str]:
             yield from _words(one)
 
 
-def _papers(words: set[str]) -> set[str]:
-    """Papers that the members named by these words come from: the first that each speaks of where it is explained.
-
-    What has an entry of its own, such as MNIST, comes from none of them.
-    """
-    keys = _keys()
-    found, own_entry = words & keys, {call for calls, _ in _entries().values() for call in calls}
-    for kind, members in listing().items():
-        for name, member in members.items() if kind not in ("theorem", "panel") else ():
-            if name in words - own_entry:
-                first = re.search("|".join(keys), member["doc"])
-                found |= {first[0]} if first else set()
-    return found
+def _home(member: dict[str, Any]) -> str:
+    """Give the key of the paper in whose folder a member lives, or nothing."""
+    return member["module"].removeprefix("unlazy.papers.").partition(".")[0]
 
 
 def _keys() -> set[str]:
