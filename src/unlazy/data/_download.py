@@ -6,7 +6,6 @@ A folder is laid out as ``mnist/...``, ``cifar-10/...``, ``uci/...``, or holds t
 
 import contextlib
 import functools
-import hashlib
 import lzma
 import os
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from unlazy._errors import UserError
-from unlazy._files import CACHE, cache
+from unlazy._files import CACHE, cache, sha256
 from unlazy._terminal import DownloadBar
 
 DATA = "UNLAZY_DATA"
@@ -139,8 +138,7 @@ def _digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _sha256(path: str, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)
 
 
 def _download(source: Source, path: Path, folder: str | None) -> None:

@@ -1,13 +1,7 @@
 """Data of your own from a file: tables of numbers (``csv``) and arrays of NumPy (``npz``).
 
-A relative path is relative to the current folder. Both share these options:
-
-- ``test``, ``held_out``: shares of the samples, drawn by ``key``, that become the test set and the held-out set. In a
-  recipe every seed draws its own; ``same_data = true`` gives all seeds the same.
-- ``standardise``, ``standardise_target``: shift and scale each input column, or the targets, to mean 0 and standard
-  deviation 1 on the training samples.
-- ``classes``: targets are class numbers 0, 1, ..., and become one-hot rows: the number of classes, or true for as many
-  as there are.
+A relative path is relative to the current folder. In a recipe every seed draws its own test and held-out sets;
+``same_data = true`` gives all seeds the same.
 """
 
 from __future__ import annotations

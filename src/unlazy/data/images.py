@@ -109,6 +109,7 @@ def _maker(files: Callable[..., list[Path]]):
             *,
             key: KeyLike,
         ) -> Dataset:
+            """Draw images."""
             train, test, name = load(folder)
             return _draw(train, test, (n, n_test, n_held), classes, _Form(flat, pixels, targets), name=name, key=key)
 

@@ -91,6 +91,7 @@ def _maker(table: Table, summary: str):
         *,
         key: KeyLike,
     ) -> Dataset:
+        """Prepare the table."""
         scaled = standardise, unit_ball, standardise_target
         last = table.columns - 1
         return _prepared(load(table, folder), last, last, shares, *scaled, name=table.name, key=key)

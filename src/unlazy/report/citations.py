@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
+from unlazy._files import recipe_table
 from unlazy._listing import listing
 
 _FILE = Path(__file__).parent / "references.bib"
@@ -45,7 +46,7 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
     """Give the recipes behind a file, and words that are not in them."""
     if path.suffix == ".nc":
         attributes = _attributes(path)
-        return [_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
+        return [recipe_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
     if path.suffix == ".json" and path.is_file():
         from unlazy.report.record import read_record
 
@@ -76,12 +77,6 @@ def _attributes(path: Path) -> dict[str, Any]:
     from unlazy.lab import read_run
 
     return dict(read_run(path).attrs)
-
-
-def _table(recipe: Any) -> dict[str, Any]:
-    """Read a stored recipe; a run that was made in Python has none."""
-    table = json.loads(recipe or "{}")
-    return table if isinstance(table, dict) else {}
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import tomli_w
 import xarray as xr
 
 from unlazy._errors import UserError
+from unlazy._files import recipe_table
 from unlazy.lab import kept, read_run
 from unlazy.report.record import Record, digest, read_record, records
 
@@ -78,11 +78,8 @@ def _number(panel: str) -> int:
 
 def toml(recipe: str) -> str:
     """Write a recipe, stored as JSON, as the TOML file that `unlazy run` takes; other text stays as it is."""
-    try:
-        table = json.loads(recipe)
-    except ValueError:
-        return recipe
-    if not isinstance(table, dict):
+    table = recipe_table(recipe)
+    if not table:
         return recipe
     order = ("name", "seed", "seeds", "same_data", "dtype", "probes", "times", "data", "network", "flow")
     names = [*(name for name in order if name in table), *(name for name in table if name not in order)]
@@ -100,10 +97,12 @@ def seeds(recipes: Iterable[str]) -> str:
     """Say which seeds were run, in a few words."""
     spans = set()
     for recipe in recipes:
+        table = recipe_table(recipe)
+        if not table:
+            continue
         try:
-            table = json.loads(recipe)
             first, count = int(table.get("seed", 0)), int(table.get("seeds", 1))
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, TypeError):
             continue
         spans.add((first, first + count - 1))
     return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in sorted(spans))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason, writable
+from unlazy._files import atomic_write, writable, writing
 from unlazy.papers import Claim
 from unlazy.report.citations import source
 from unlazy.report.contents import Contents, seeds, toml
@@ -73,12 +73,10 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
     else:
         size = f"{len(text) / 2**20:.0f} MiB"
         raise UserError(f"The report would have {size}: give fewer results, say single records RUNS/panels/*.json.")
-    try:
+    with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_bytes(text)
-    except OSError as error:
-        raise UserError(f"The report cannot be written to '{path}' ({reason(error)}): choose another file.") from None
     return path
 
 
