@@ -33,7 +33,7 @@ from unlazy.papers._curves import (
     plural,
     quadratic_times,
 )
-from unlazy.papers.chen2022._curves import decay
+from unlazy.papers.chen2022._shared import decay
 from unlazy.papers.zhou2023 import channels, prediction
 from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 from unlazy.probes import Probe
