@@ -1,8 +1,8 @@
-"""A Sphinx extension: runs the Python blocks of every page while it is built, and shows what they print and draw.
+"""Runs the code blocks of the documentation: for the tests, and as a Sphinx extension that shows their output.
 
-One page is one conversation, as in the tests: later blocks use the names of earlier ones. A block that fails ends the
-build. A Matplotlib figure called ``figure`` that a block has made is shown below it. Recipes (TOML) are brought to
-life, and commands of unlazy (sh) are read as the command line reads them, but not run: some take hours.
+Later Python blocks of a page use the names of earlier ones. A block that fails ends the build. A Matplotlib figure
+called ``figure`` that a block has made is shown below it. Recipes (TOML) are instantiated, and commands of unlazy (sh)
+are read as the command line reads them, but not run: some take hours.
 """
 
 import base64
@@ -15,16 +15,12 @@ import tempfile
 import tomllib
 import traceback
 
-from sphinx.errors import SphinxError
-
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 OTHER = re.compile(r"^```(sh|toml)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 
 
-class BlockFailed(SphinxError):
-    """Ends the build with the page, the line and what went wrong, in place of a trace through Sphinx."""
-
-    category = "A code block failed"
+class BlockFailed(Exception):
+    """Says the page, the line and what went wrong."""
 
 
 def run_blocks(text, page):
@@ -87,13 +83,17 @@ def check_recipe(block):
     from unlazy.lab import instantiate, parse
 
     with jax.enable_x64(True):  # as the command line does
-        instantiate(parse(tomllib.loads(block)))
+        assert instantiate(parse(tomllib.loads(block))).networks
 
 
 def on_read(app, name, source):
-    check_blocks(source[0], name)
-    if BLOCK.search(source[0]):
+    from sphinx.errors import SphinxError
+
+    try:
+        check_blocks(source[0], name)
         source[0] = run_blocks(source[0], name)
+    except BlockFailed as error:  # the sentence alone, in place of a trace through Sphinx
+        raise SphinxError(f"A code block failed: {error}") from error
 
 
 def setup(app):

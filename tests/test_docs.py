@@ -2,16 +2,13 @@
 
 import importlib.util
 import re
-import shlex
-import tomllib
 from pathlib import Path
 
 import pytest
 
 import unlazy.papers
-from unlazy import cli
 from unlazy._registry import modules
-from unlazy.lab import instantiate, parse, read
+from unlazy.lab import instantiate, read
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,38 +18,43 @@ def papers():
     return [module.PAPER for module in modules(unlazy.papers) if hasattr(module, "PAPER")]
 
 
-def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
-def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__docs__"}
-    for block in blocks(page, "python"):  # one page is one conversation: later blocks use earlier names
-        exec(compile(block, str(page), "exec"), names)
+RUN = load("_run")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page):
+    RUN.run_blocks(page.read_text(encoding="utf-8"), page.stem)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_recipes_and_commands_are_right(page):
+    RUN.check_blocks(page.read_text(encoding="utf-8"), page.stem)
+
+
+@pytest.mark.parametrize("block", ["sh\nunlazy runn", "toml\nx = 1"])
+def test_a_wrong_block_is_named(block):
+    with pytest.raises(RUN.BlockFailed, match=r"page.md, block at line 2"):
+        RUN.check_blocks(f"```{block}\n```\n", "page")
+
+
+def test_a_failing_line_is_named():
+    with pytest.raises(RUN.BlockFailed, match=r"page.md, line 3: ZeroDivisionError"):
+        RUN.run_blocks("```python\nx = 0\n1 / x\n```\n", "page")
 
 
 def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypatch, capsys):
-    (block,) = blocks(ROOT / "README.md", "python")
+    (block,) = RUN.BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert len([line for line in block.splitlines() if line.strip()]) <= 10
     exec(compile(block, "README", "exec"), {"__name__": "__docs__"})
     moved = [float(found) for found in re.findall(r"moved by ([0-9]+[.][0-9]+)", capsys.readouterr().out)]
     assert moved[0] > 2 * moved[1]  # the mean-field network learns features, the NTK one is lazy
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=lambda page: page.name)
-def test_commands_are_as_the_command_line_reads_them(page):
-    for line in (line for block in blocks(page, "sh") for line in block.splitlines()):
-        words = shlex.split(line, comments=True)
-        if words and words[0] == "unlazy":
-            cli.app.parse_args(words[1:], exit_on_error=False, print_error=False)
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
-def test_toml_blocks_are_recipes(page):
-    for block in blocks(page, "toml"):
-        assert instantiate(parse(tomllib.loads(block))).networks
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda path: path.name)
@@ -75,8 +77,5 @@ def test_pages_name_the_authors_of_their_papers(paper):
 
 
 def test_the_gallery_page_is_made_from_its_records():
-    spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs" / "make_gallery.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert page == module.page(), "run python docs/make_gallery.py"
+    assert page == load("make_gallery").page(), "run python docs/make_gallery.py"

@@ -12,71 +12,30 @@ Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> f
 
 from typing import TYPE_CHECKING
 
-# Names are brought in when they are first used: `unlazy --help` must not wait for JAX.
-_HOMES = {
-    "Dataset": "unlazy.data",
-    "TwoLayer": "unlazy.networks",
-    "ConvNet": "unlazy.networks",
-    "MeanFieldStack": "unlazy.networks",
-    "TangentModel": "unlazy.networks",
-    "Identity": "unlazy.networks",
-    "Quadratic": "unlazy.networks",
-    "RandomLayers": "unlazy.networks",
-    "Infinite": "unlazy.networks",
-    "Scaling": "unlazy.networks",
-    "mean_field": "unlazy.networks",
-    "ntk": "unlazy.networks",
-    "multilayer_mean_field": "unlazy.networks",
-    "asymmetrical": "unlazy.networks",
-    "Zipf": "unlazy.networks",
-    "GradientFlow": "unlazy.flows",
-    "Descent": "unlazy.flows",
-    "Exponential": "unlazy.flows",
-    "RungeKutta": "unlazy.flows",
-    "Stabilised": "unlazy.flows",
-    "Linearised": "unlazy.flows",
-    "Trajectory": "unlazy.flows",
-    "Status": "unlazy.flows",
-    "Squared": "unlazy.losses",
-    "CrossEntropy": "unlazy.losses",
-    "Logistic": "unlazy.losses",
-    "TrainLoss": "unlazy.probes",
-    "TestLoss": "unlazy.probes",
-    "FeatureMovement": "unlazy.probes",
-    "WeightMovement": "unlazy.probes",
-    "Kernel": "unlazy.probes",
-    "Lab": "unlazy.lab",
-    "Recipe": "unlazy.lab",
+# Packages, and the names of each that are offered here, all imported when they are first used: `unlazy --help` must not
+# wait for JAX.
+_NAMES = {
+    "activations": "",
+    "data": "Dataset",
+    "networks": "TwoLayer ConvNet MeanFieldStack TangentModel Identity Quadratic RandomLayers Infinite Scaling "
+    "mean_field ntk multilayer_mean_field asymmetrical Zipf",
+    "losses": "Squared CrossEntropy Logistic",
+    "flows": "GradientFlow Descent Exponential RungeKutta Stabilised Linearised Trajectory Status",
+    "probes": "TrainLoss TestLoss FeatureMovement WeightMovement Kernel",
+    "theory": "",
+    "lab": "Lab Recipe",
+    "figures": "",
+    "papers": "",
+    "report": "",
+    "testing": "",
 }
-_ROOMS = (
-    "activations",
-    "data",
-    "networks",
-    "losses",
-    "flows",
-    "probes",
-    "theory",
-    "lab",
-    "figures",
-    "papers",
-    "report",
-    "testing",
-)
+_HOMES = {name: f"unlazy.{package}" for package, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     __version__: str
     from unlazy import activations, data, figures, flows, lab, losses, networks, papers, probes, report, testing, theory
     from unlazy.data import Dataset
-    from unlazy.flows import (
-        Descent,
-        Exponential,
-        GradientFlow,
-        Linearised,
-        RungeKutta,
-        Stabilised,
-        Status,
-        Trajectory,
-    )
+    from unlazy.flows import Descent, Exponential, GradientFlow, Linearised, RungeKutta, Stabilised, Status, Trajectory
     from unlazy.lab import Lab, Recipe
     from unlazy.losses import CrossEntropy, Logistic, Squared
     from unlazy.networks import (
@@ -155,7 +114,7 @@ def __getattr__(name: str) -> object:
         return version("unlazy")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in _ROOMS:
+    if name in _NAMES:
         return import_module(f"unlazy.{name}")
     raise AttributeError(f"module 'unlazy' has no attribute '{name}'")
 

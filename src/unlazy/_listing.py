@@ -12,7 +12,6 @@ import hashlib
 import importlib.util
 import inspect
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from unlazy import _registry
-from unlazy._cache import cache
 from unlazy._errors import UserError, suggest
+from unlazy._files import atomic_write, cache
 from unlazy._registry import KINDS, find, kebab, members, plugins
 
 Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> what `describe` gives
@@ -51,9 +50,8 @@ def _keep(path: Path, made: Listing) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         for old in path.parent.glob("listing-*.json"):
             old.unlink(missing_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
-        part.replace(path)
+        with atomic_write(path) as part:
+            part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
 
 
 def _digest() -> str:

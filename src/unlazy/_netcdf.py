@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason
+from unlazy._files import atomic_write, writing
 
 CHECKSUM = "checksum"
 
@@ -57,14 +56,10 @@ def write(run: xr.Dataset, path: Path) -> Path:
     """Write a result with a checksum. The file appears whole or not at all."""
     run = run.assign_attrs({CHECKSUM: checksum(run)})
     whole = run.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 does not fail, it crashes
-    try:
+    with writing("The result", path, "free some space, or choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_bytes(whole)
-    except OSError as error:
-        raise UserError(
-            f"The result cannot be written to '{path}' ({reason(error)}): free some space, or choose another place."
-        ) from None
     return path
 
 

@@ -104,8 +104,7 @@ class Observation:
             output. By default outputs and samples are folded into one axis, which is k² times as much.
         """
         return self._once(
-            ("kernel", samples, output),
-            lambda: training_kernel(self.network, self.data, samples, output, self.x),
+            ("kernel", samples, output), lambda: training_kernel(self.network, self.data, samples, output, self.x)
         )
 
     def at_start(self, probe: Observe) -> PyTree:
@@ -139,11 +138,7 @@ def _constant(probe: Observe) -> bool:
 
 
 def training_kernel(
-    network: Network,
-    data: Dataset,
-    samples: int | None = None,
-    output: int | None = None,
-    x: Batch | None = None,
+    network: Network, data: Dataset, samples: int | None = None, output: int | None = None, x: Batch | None = None
 ) -> Float[Array, "p p"]:
     """Compute the tangent kernel Θ of a network on the training inputs as a square matrix; see `Observation.kernel`."""
     if samples is not None and not 1 <= samples <= data.n:

@@ -17,7 +17,7 @@ from jaxtyping import TypeCheckError
 from unlazy._errors import UserError
 from unlazy.data import cifar10, digits, images, mnist
 from unlazy.data._download import Source
-from unlazy.data._image_files import read_archive, read_idx, read_records
+from unlazy.data.images import read_archive, read_idx, read_records
 
 CLASSES = 10
 

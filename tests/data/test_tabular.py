@@ -115,7 +115,8 @@ def small_plant(folder, monkeypatch):
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(20, 5, 50), np.full(50, 3.0), rng.normal(0, 1e-3, (50, 3))])
     (folder / "t.csv").write_text("\n".join(["h", *(",".join(map(repr, row.tolist())) for row in rows)]))
-    monkeypatch.setattr(tabular, "PLANT", Table("plant", (Source(None, None, "uci/t.csv"),), "", 50, 5))
+    table = Table("plant", (Source(None, None, "uci/t.csv"),), "", 50, 5)
+    monkeypatch.setitem(globals(), "plant", tabular._maker(table, "A small table."))
     return str(folder), rows
 
 
@@ -162,7 +163,8 @@ def test_shares_and_keys(small_plant, key):
 
 def test_a_constant_table_is_not_divided_by_zero(folder, monkeypatch, key):
     (folder / "t.csv").write_text("h\n" + "7,7,7,7,7\n" * 10)
-    monkeypatch.setattr(tabular, "PLANT", Table("plant", (Source(None, None, "uci/t.csv"),), "", 10, 5))
+    table = Table("plant", (Source(None, None, "uci/t.csv"),), "", 10, 5)
+    monkeypatch.setitem(globals(), "plant", tabular._maker(table, "A small table."))
     data = plant(folder=str(folder), key=key)
     data.check()
     assert np.array_equal(data.x, np.zeros((4, 4)))

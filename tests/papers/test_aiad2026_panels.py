@@ -11,10 +11,10 @@ from made_up import run_small, with_fields
 from unlazy._errors import UserError
 from unlazy.lab import Lab, instantiate
 from unlazy.papers import aiad2026, check_claims
-from unlazy.papers.aiad2026 import _draw as drawing
+from unlazy.papers.aiad2026 import _shared as drawing
 from unlazy.papers.aiad2026 import comparison, density, logratios, mnist, prediction, symmetry, toy
 from unlazy.papers.aiad2026 import width as against
-from unlazy.papers.aiad2026._settings import adam, epochs_of, full_rank, low_rank, steps_of, times_of, trained
+from unlazy.papers.aiad2026._shared import adam, epochs_of, full_rank, low_rank, steps_of, times_of, trained
 
 rng = np.random.default_rng(11)
 LINE = drawing.LINE

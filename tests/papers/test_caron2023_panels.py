@@ -10,8 +10,8 @@ from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import caron2023
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.caron2023 import _claims, regression, zipf
-from unlazy.papers.caron2023._settings import RELEASED, TEXT, by_gamma, label, moved, network, robustness, setting_of
+from unlazy.papers.caron2023 import _shared, regression, zipf
+from unlazy.papers.caron2023._shared import RELEASED, TEXT, by_gamma, label, moved, network, robustness, setting_of
 
 TIMES = np.asarray(quadratic_times(50_000.0, 11))
 COUNTS = regression._COUNTS
@@ -77,7 +77,7 @@ SETS = [(0.04 * np.eye(3), np.array([0.5, -1.0, 1.0]))] * 2  # so small that κ_
 @pytest.fixture(autouse=True)
 def training_sets(monkeypatch):
     """Three orthogonal inputs, as if drawn again from the recipe."""
-    monkeypatch.setattr(_claims, "training_sets", lambda run: SETS)
+    monkeypatch.setattr(_shared, "training_sets", lambda run: SETS)
 
 
 def verdicts(panel, given):
@@ -119,10 +119,10 @@ def test_claims_of_figure_1_fail_one_by_one(changes, broken):
 
 def test_neighbours_may_change_places_within_their_spread_and_ends_may_not():
     seeds = np.array([0.9, 1.1])  # a spread of 0.14
-    assert _claims._rises([[1.0 * seeds], [0.8 * seeds], [1.2 * seeds]])
-    assert not _claims._rises([[1.0 * seeds], [0.6 * seeds], [1.2 * seeds]])
-    assert not _claims._rises([[1.0 * seeds], [1.0 * seeds], [0.95 * seeds]])
-    assert not _claims._rises([[np.array([1.0])], [np.array([0.99])], [np.array([2.0])]])  # one seed has no spread
+    assert _shared._rises([[1.0 * seeds], [0.8 * seeds], [1.2 * seeds]])
+    assert not _shared._rises([[1.0 * seeds], [0.6 * seeds], [1.2 * seeds]])
+    assert not _shared._rises([[1.0 * seeds], [1.0 * seeds], [0.95 * seeds]])
+    assert not _shared._rises([[np.array([1.0])], [np.array([0.99])], [np.array([2.0])]])  # one seed has no spread
 
 
 def test_tables_make_no_claim_on_the_smallest_eigenvalue_of_the_theorem():
@@ -147,7 +147,7 @@ def test_margins_name_the_width_that_would_be_needed():
 
 def test_without_a_positive_kappa_the_theorem_guarantees_nothing(monkeypatch):
     twice = np.eye(3)[[0, 0, 1]]
-    monkeypatch.setattr(_claims, "training_sets", lambda run: [(twice, np.ones(3))] * 2)
+    monkeypatch.setattr(_shared, "training_sets", lambda run: [(twice, np.ones(3))] * 2)
     claim = caron2023.fig1.claims(results())[THEOREM]
     assert "guarantees nothing" in claim.measured
     assert claim.holds
@@ -191,7 +191,7 @@ def test_ten_classes_need_ten_features():
 
 def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
     twice = [(np.eye(3)[[0, 0, 1]], np.array([1.0, -1.0, 0.0]))] * 2
-    monkeypatch.setattr(_claims, "training_sets", lambda run: twice)
+    monkeypatch.setattr(_shared, "training_sets", lambda run: twice)
     faster, eigen = caron2023.fig6.claims(results(smallest=[1e-18, -1e-18, 0.0, 0.0]))[:2]
     assert eigen.holds
     assert "inputs repeat" in eigen.text
@@ -200,14 +200,14 @@ def test_equal_inputs_make_the_smallest_eigenvalue_zero(monkeypatch):
 
 
 def test_few_gates_between_inputs_leave_the_last_eigenvalue_to_chance(monkeypatch):
-    monkeypatch.setattr(_claims, "_MANY", 5)  # of 12 gates, 6 see one of two orthogonal inputs
+    monkeypatch.setattr(_shared, "_MANY", 5)  # of 12 gates, 6 see one of two orthogonal inputs
     apart, close = ([(np.array([[1.0, 0.0], [s, 1.0]]), np.array([1.0, -1.0]))] * 2 for s in (0.0, 100.0))
-    monkeypatch.setattr(_claims, "training_sets", lambda run: apart)
+    monkeypatch.setattr(_shared, "training_sets", lambda run: apart)
     turned = results()
     for run, smallest in zip(turned.values(), [1.0, 2.0, 3.0, 4.0], strict=True):
         run["kernel.smallest"].values[:, -1] = smallest
     assert not caron2023.fig6.claims(turned)[1].holds
-    monkeypatch.setattr(_claims, "training_sets", lambda run: close)
+    monkeypatch.setattr(_shared, "training_sets", lambda run: close)
     claim = caron2023.fig6.claims(turned)[1]
     assert claim.holds
     assert "only measured" in claim.text
@@ -218,9 +218,9 @@ def test_gates_between_the_closest_inputs_are_those_of_random_neurons():
     x = np.array([[1.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 0.0, 2.0]])
     h = np.random.default_rng(0).normal(size=(100_000, 3)) @ x.T
     seen = np.sum((h[:, 0] > 0) != (h[:, 1] > 0))
-    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(seen, rel=0.03)  # 1/√seen is 0.8 %
+    assert _shared.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(seen, rel=0.03)  # 1/√seen is 0.8 %
     x[1] = [1.0, 1e-9, 0.0]
-    assert _claims.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(1e-4 / np.pi, rel=1e-6)
+    assert _shared.gates_between([(x, np.zeros(3))], 100_000) == pytest.approx(1e-4 / np.pi, rel=1e-6)
 
 
 def test_floors_are_those_of_equal_inputs():

@@ -10,7 +10,7 @@ from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import chen2022
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.chen2022._curves import sizes_of
+from unlazy.papers.chen2022._shared import sizes_of
 
 TIMES = np.asarray(quadratic_times(50_000.0))
 

@@ -18,7 +18,7 @@ from made_up import RATES, TIMES, exponential, random_labels, run_small, with_fi
 from unlazy._errors import UserError
 from unlazy._registry import modules
 from unlazy.data import Dataset, images, tabular
-from unlazy.data._image_files import Labelled
+from unlazy.data.images import Labelled
 from unlazy.flows import Flow
 from unlazy.lab import Lab, Recipe, build, parse
 from unlazy.networks import Network
@@ -33,7 +33,7 @@ from unlazy.papers._curves import (
     plural,
     quadratic_times,
 )
-from unlazy.papers.chen2022._curves import decay
+from unlazy.papers.chen2022._shared import decay
 from unlazy.papers.zhou2023 import channels, prediction
 from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 from unlazy.probes import Probe

@@ -10,7 +10,7 @@ from made_up import run_small, with_fields
 from unlazy.lab import Lab, instantiate
 from unlazy.papers import ren2023
 from unlazy.papers.ren2023 import depth, training
-from unlazy.papers.ren2023._settings import (
+from unlazy.papers.ren2023._shared import (
     constant_loss,
     fall_times,
     learner,

@@ -9,8 +9,8 @@ import xarray as xr
 from made_up import run_small, with_fields
 from unlazy.lab import Lab
 from unlazy.papers import zhou2023
-from unlazy.papers.zhou2023 import _claims, channels, phase, prediction, spectrum
-from unlazy.papers.zhou2023._settings import fall
+from unlazy.papers.zhou2023 import _shared, channels, phase, prediction, spectrum
+from unlazy.papers.zhou2023._shared import fall
 from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 
 SIZE, M = 25, 16
@@ -142,10 +142,10 @@ def test_signs_of_a_sigmoid_are_those_of_one_input_channel():
     """With three inputs, kernels of red may point against those of green and blue."""
     channels = np.stack([along(sign * ONES, np.ones(M)) for sign in (-1, 1, 1)], axis=1).reshape(-1, SIZE)
     run = stored({"conv1": channels}, inputs=3)
-    assert _claims.by_input(run).shape == (1, 3, M, SIZE)
-    assert _claims.one_sign({"sigmoid": run}, "sigmoid", "paper").holds
-    assert np.all(_claims.to_ones(run)[0, 0] < -0.9)
-    assert np.all(_claims.to_ones(run)[0, 1:] > 0.9)
+    assert _shared.by_input(run).shape == (1, 3, M, SIZE)
+    assert _shared.one_sign({"sigmoid": run}, "sigmoid", "paper").holds
+    assert np.all(_shared.to_ones(run)[0, 0] < -0.9)
+    assert np.all(_shared.to_ones(run)[0, 1:] > 0.9)
 
 
 def test_a_heat_map_for_each_activation():
@@ -400,7 +400,7 @@ def test_figure_12_runs_on_digits(lab):
     run = results["small weights"]
     assert run["input-weights.conv1-kernels"].shape == (1, 2, 6, 9)
     assert run["time"].values[-1] == pytest.approx(3600 * 5e-6)
-    assert np.median(np.abs(_claims.to_ones(run))) > 0.9 > np.median(np.abs(_claims.to_ones(run, 0)))
+    assert np.median(np.abs(_shared.to_ones(run))) > 0.9 > np.median(np.abs(_shared.to_ones(run, 0)))
     assert np.all(fall(run)[:, -1] > 0)
     assert len(zhou2023.fig12.claims(results)) == 4
     assert zhou2023.fig12.draw(results).axes

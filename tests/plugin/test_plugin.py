@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from unlazy.lab import instantiate, parse, read, read_run
-from unlazy.lab.origins import fingerprint, sources
+from unlazy.lab.identity import fingerprint, sources
 
 
 def read_mine():

@@ -19,7 +19,7 @@ from unlazy.data import Dataset
 from unlazy.losses import Squared
 from unlazy.networks import MeanFieldStack, TangentModel, TwoLayer
 from unlazy.probes import Kernel, KernelMatrix, Observation, Probe, Transfer
-from unlazy.testing._probes import fits, inside_is_by_hand, results_are_finite_floats, short_runs, works_under_vmap
+from unlazy.testing._members import fits, inside_is_by_hand, results_are_finite_floats, short_runs, works_under_vmap
 
 PROBES = {name: member() for name, member in members("probe").items()}
 PROBES["transfer"] = Transfer(hidden=3, steps=5)  # its default trains for thousands of steps

@@ -3,6 +3,7 @@
 import re
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,18 @@ def test_nothing_is_cited_that_was_not_used(tmp_path):
     """Least of all because of a name that a user chose."""
     run = stored_run(tmp_path, "mnist adam caron2023 zhou2023", probes=[{"kind": "train-loss", "as": "plant"}])
     assert set(cite(run)) == ALWAYS | {"chen2022", "deepmind2020jax"}
+
+
+def test_a_paper_is_not_cited_for_a_general_member(tmp_path):
+    """The probe `kernel` mentions several papers in its documentation, and comes from none of them."""
+    found = set(cite(Path(__file__).parents[2] / "examples" / "two_scalings.toml"))
+    assert found & {"chen2022", "caron2023", "zhou2023", "ren2023", "aiad2026"} == {"chen2022"}
+
+
+def test_what_lives_in_a_papers_folder_calls_for_it(tmp_path):
+    assert "ren2023" in cite(stored_run(tmp_path, probes=["radial-profile"]))
+    cosine = {"kind": "descent", "schedule": "cosine"}
+    assert "aiad2026" not in cite(stored_run(tmp_path, flow=cosine)), "the schedule, not the data"
 
 
 def test_a_panel_calls_for_its_paper(tmp_path):

@@ -179,3 +179,15 @@ class Activation(eqx.Module):
                 "σ' and without a kink inside. Its `active` is one."
             )
         return ActiveInterval(float(left), float(right), slope)
+
+
+class QuadratureActivation(Activation):
+    """An activation without closed forms: its Gaussian expectations are found by quadrature."""
+
+    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
+        """E[σ(u) σ(v)] by quadrature."""
+        return _gaussian.dual(self, q1, q2, c)
+
+    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
+        """E[σ'(u) σ'(v)] by quadrature."""
+        return _gaussian.dual(self.derivative, q1, q2, c)

@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from unlazy._errors import UserError
-from unlazy.activations import _gaussian
-from unlazy.activations._base import Activation, ActiveInterval, sample
+from unlazy.activations._base import ActiveInterval, QuadratureActivation, sample
 from unlazy.activations._gaussian import Values
 
 _REACH = 10.0  # half-width of the window in which the Lipschitz constant is looked for
@@ -33,7 +32,7 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-class Custom(Activation):
+class Custom(QuadratureActivation):
     """σ = ``function``, elementwise on arrays of any shape; derivatives by `jax.grad`.
 
     Use a module-level function, or keep one instance: a lambda written anew is another activation, and recompiles.
@@ -76,14 +75,6 @@ class Custom(Activation):
     def second_derivative(self, h: Values) -> Values:
         """σ''(h) by `jax.grad`, and 0 at a kink."""
         return self._off_kinks(h, _slope(_slope(self.function))(h))
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)
 
     @property
     def lipschitz(self) -> float:

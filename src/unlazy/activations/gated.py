@@ -6,15 +6,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from unlazy.activations import _gaussian
-from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
 from unlazy.activations._gaussian import Values
 
 # The root of y tanh y = 1, where (y tanh y)'' = 0. There (y tanh y)' = y, and SiLU' at 2y is (1 + y) / 2.
 _STEEPEST = 1.1996786402577337
 
 
-class Silu(Activation):
+class Silu(QuadratureActivation):
     """σ(h) = h / (1 + e⁻ʰ), also called swish."""
 
     lipschitz: ClassVar[float] = (1 + _STEEPEST) / 2
@@ -37,14 +36,6 @@ class Silu(Activation):
         """σ''(h) = s (1 - s) (2 + h (1 - 2 s))."""
         s = jax.nn.sigmoid(h)
         return s * (1 - s) * (2 + h * (1 - 2 * s))
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)
 
 
 def _cdf(h: float) -> float:
@@ -102,7 +93,7 @@ def _gaussian_gates(q1: Values, q2: Values, c: Values) -> tuple[Values, Values, 
     return 0.25 + jnp.arctan2(c, root) / (2 * math.pi), 1 / (2 * math.pi * root), determinant
 
 
-class Xtanh(Activation):
+class Xtanh(QuadratureActivation):
     """σ(h) = h tanh h, of multiplicity 2 (zhou2023 Remark 1)."""
 
     lipschitz: ClassVar[float] = _STEEPEST
@@ -123,11 +114,3 @@ class Xtanh(Activation):
         """σ''(h) = 2 (1 - t²) (1 - h t)."""
         t = jnp.tanh(h)
         return 2 * (1 - t * t) * (1 - h * t)
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from unlazy._errors import UserError
 from unlazy.activations import _gaussian
-from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
 from unlazy.activations._gaussian import Values
 
 
@@ -97,7 +97,7 @@ class LeakyRelu(Activation):
         return jnp.where(scale > 0, value, 0)
 
 
-class Softplus(Activation):
+class Softplus(QuadratureActivation):
     """σ(h) = log(1 + eʰ)."""
 
     lipschitz: ClassVar[float] = 1.0  # a supremum, approached as h → ∞
@@ -117,11 +117,3 @@ class Softplus(Activation):
         """σ''(h) = s (1 - s)."""
         s = jax.nn.sigmoid(h)
         return s * (1 - s)
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)

@@ -6,12 +6,11 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from unlazy.activations import _gaussian
-from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
 from unlazy.activations._gaussian import Values
 
 
-class Tanh(Activation):
+class Tanh(QuadratureActivation):
     """σ(h) = tanh h."""
 
     lipschitz: ClassVar[float] = 1.0
@@ -33,16 +32,8 @@ class Tanh(Activation):
         t = jnp.tanh(h)
         return -2 * t * (1 - t * t)
 
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
 
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)
-
-
-class Sigmoid(Activation):
+class Sigmoid(QuadratureActivation):
     """σ(h) = 1 / (1 + e⁻ʰ)."""
 
     lipschitz: ClassVar[float] = 0.25
@@ -63,14 +54,6 @@ class Sigmoid(Activation):
         """σ''(h) = s (1 - s) (1 - 2 s)."""
         s = jax.nn.sigmoid(h)
         return s * (1 - s) * (1 - 2 * s)
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)
 
 
 def _root(q1: Values, q2: Values, c: Values) -> Values:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError, suggest
+from unlazy._listing import describe_one, listing
+from unlazy._registry import KINDS, kebab
+from unlazy._terminal import print_rows
 from unlazy.cli._shared import OK, Json, Out, app
 
 
@@ -25,10 +28,6 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
     json
         Print JSON instead of a table.
     """
-    from unlazy._listing import describe_one, listing
-    from unlazy._registry import KINDS, kebab
-    from unlazy._tables import print_rows
-
     if kind is None:
         rows: list[dict[str, Any]] = [
             {"kind": one, "members": len(found), "summary": KINDS[one].summary} for one, found in listing().items()
@@ -66,9 +65,6 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
     json
         Print JSON instead of a table.
     """
-    from unlazy._listing import listing
-    from unlazy._tables import print_rows
-
     last = _verdicts(out)
     rows = [
         {
@@ -109,9 +105,6 @@ def theorems(*, json: Json = False) -> int:
     json
         Print JSON instead of a table.
     """
-    from unlazy._listing import listing
-    from unlazy._tables import print_rows
-
     rows = [
         {"theorem": key, "source": one["source"], "statement": one["statement"], "feasible": one["feasible"]}
         for key, one in sorted(listing()["theorem"].items())

@@ -105,11 +105,7 @@ def figure(
 
 
 def _figures_of_runs(
-    files: list[Path],
-    probe: tuple[str, ...],
-    style: Literal["screen", "paper"],
-    form: tuple[Format, ...],
-    to: Path,
+    files: list[Path], probe: tuple[str, ...], style: Literal["screen", "paper"], form: tuple[Format, ...], to: Path
 ) -> list[Path]:
     from unlazy import figures
     from unlazy._files import writable

@@ -18,9 +18,8 @@ set is adding a function: any public one, in a public module of this package or 
 ``Dataset``, is found by recipes; `reads` says which of its options name files.
 """
 
-from unlazy.data._base import Dataset, Source, split
+from unlazy.data._base import Dataset, Source, as_dataset, one_hot, reads, split
 from unlazy.data._download import at_hand
-from unlazy.data._own import as_dataset, one_hot, reads
 from unlazy.data.files import csv, npz
 from unlazy.data.images import cifar10, digits, mnist
 from unlazy.data.synthetic import (

@@ -6,22 +6,20 @@ A folder is laid out as ``mnist/...``, ``cifar-10/...``, ``uci/...``, or holds t
 
 import contextlib
 import functools
-import hashlib
-import logging
 import lzma
 import os
 import sys
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from unlazy._cache import VARIABLE as CACHE
-from unlazy._cache import cache
 from unlazy._errors import UserError
+from unlazy._files import CACHE, cache, sha256
+from unlazy._terminal import DownloadBar
 
 DATA = "UNLAZY_DATA"
 
@@ -140,54 +138,40 @@ def _digest(path: Path) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _sha256(path: str, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)
 
 
 def _download(source: Source, path: Path, folder: str | None) -> None:
-    """Fetch a published file: Pooch writes it under a temporary name and moves it in place once it is right."""
-    import pooch
+    """Download a published file: it is written under a temporary name and moved into place once it is right."""
+    import pooch.core
     import requests
 
-    def download(url: str, output_file: str, _: Any) -> None:
-        plain = {"Accept-Encoding": "identity"}  # the checksum is of the file as stored, not as a server may repack it
-        with (
-            requests.get(url, headers=plain, stream=True, timeout=30) as response,
-            open(output_file, "wb") as file,
-            _progress(source.name, int(response.headers.get("Content-Length", 0))) as advance,
-        ):
-            response.raise_for_status()
-            for chunk in response.iter_content(1 << 16):
-                file.write(chunk)
-                advance(len(chunk))
-        seen = _digest(Path(output_file))
-        if seen != source.sha256:
-            raise UserError(
-                f"What {url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was wanted; it was thrown "
-                f"away. Try again, or put the right file into a folder as {source.file} and name that folder in the "
-                f"environment variable {DATA}."
-            )
-
+    downloader = pooch.HTTPDownloader(
+        progressbar=cast(Any, DownloadBar(source.name) if sys.stderr.isatty() else False),
+        chunk_size=1 << 16,
+        headers={"Accept-Encoding": "identity"},  # the checksum is of the file as stored, not as a server may repack it
+        timeout=30,
+    )
+    elsewhere = f"put the right file into a folder as {source.file} and name that folder in the environment variable"
     try:
-        with _quiet(pooch.get_logger()):
-            pooch.retrieve(
-                source.url or "",
-                f"sha256:{source.sha256}",
-                fname=path.name,
-                path=path.parent,
-                downloader=cast(Any, download),
-            )
+        # Not `pooch.retrieve`, which does the same and logs it.
+        pooch.core.stream_download(source.url or "", path, f"sha256:{source.sha256}", cast(Any, downloader))
     except requests.RequestException as error:
         looked = [str(place) for place in _folders(folder)] + [str(path.parent)]
         raise UserError(
             f"Could not download {source.name} from {source.url} ({_reason(error)}), and it is not in "
-            f"{' or '.join(looked)}. Try again with a network, or put the file into a folder "
-            f"as {source.file} and name that folder in the environment variable {DATA}."
+            f"{' or '.join(looked)}. Try again with a network, or {elsewhere} {DATA}."
         ) from error
     except OSError as error:
         raise UserError(
             f"Could not write {source.name} to the cache {path.parent} ({error.strerror or error}): make room there, "
             f"or name a folder that you can write to in the environment variable {CACHE}."
+        ) from error
+    except ValueError as error:  # the only thing that Pooch says so is a wrong checksum
+        seen = str(error).partition(" but got ")[2][:64]
+        raise UserError(
+            f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was wanted; it was "
+            f"thrown away. Try again, or {elsewhere} {DATA}."
         ) from error
 
 
@@ -202,28 +186,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.Timeout):
         return "the server did not answer in time"
     return "no connection" if isinstance(error, requests.ConnectionError) else type(error).__name__
-
-
-@contextlib.contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-@contextlib.contextmanager
-def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on a terminal, and nothing anywhere else."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(f"Downloading {name}", total=size or None)
-        yield lambda count: progress.advance(task, count)

@@ -1,13 +1,7 @@
 """Data of your own from a file: tables of numbers (``csv``) and arrays of NumPy (``npz``).
 
-A relative path is relative to the current folder. Both share these options:
-
-- ``test``, ``held_out``: shares of the samples, drawn by ``key``, that become the test set and the held-out set. In a
-  recipe every seed draws its own; ``same_data = true`` gives all seeds the same.
-- ``standardise``, ``standardise_target``: shift and scale each input column, or the targets, to mean 0 and standard
-  deviation 1 on the training samples.
-- ``classes``: targets are class numbers 0, 1, ..., and become one-hot rows: the number of classes, or true for as many
-  as there are.
+A relative path is relative to the current folder. In a recipe every seed draws its own test and held-out sets;
+``same_data = true`` gives all seeds the same.
 """
 
 from __future__ import annotations
@@ -26,8 +20,7 @@ import numpy as np
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 from unlazy._types import KeyLike
-from unlazy.data._base import Dataset, cut
-from unlazy.data._own import one_hot, reads
+from unlazy.data._base import Dataset, cut, one_hot, reads, standardised
 
 Column = int | str
 _MOST = 100_000_000  # numbers that are read at once: 0.8 GB
@@ -191,9 +184,9 @@ def _cut_up(
             raise UserError(f"{what} = {share} of {n} samples is none: take a larger share, or more samples.")
     inputs, targets = np.asarray(whole.x), np.asarray(whole.y)
     if standardise:
-        inputs = _standard(inputs, train)
+        inputs = standardised(inputs, train)
     if standardise_target:
-        targets = _standard(targets, train)
+        targets = standardised(targets, train)
     rest = Dataset(inputs[held], targets[held], name=f"{name}, held out") if held.size else None
     return Dataset(
         inputs[train],
@@ -203,11 +196,6 @@ def _cut_up(
         held_out=rest,
         name=name,
     )
-
-
-def _standard(values: np.ndarray, train: np.ndarray) -> np.ndarray:
-    spread = values[train].std(axis=0)
-    return (values - values[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 # ---------------------------------------------------------------- text

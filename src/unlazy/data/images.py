@@ -13,9 +13,17 @@ All three draw random subsets by ``key`` and share their options:
 - ``folder``: where the files lie; ``unlazy.data`` says where else they are looked for.
 """
 
+import functools
+import gzip
+import io
+import lzma
+import pickle
+import tarfile
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +34,10 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs
 from unlazy.data import _checks as checks
-from unlazy.data._base import Dataset, generator
-from unlazy.data._download import Source, fetch, find, local
-from unlazy.data._image_files import Labelled, read_archive, read_idx, read_records
-from unlazy.data._own import reads
+from unlazy.data._base import Dataset, generator, reads
+from unlazy.data._download import Source, fetch, find, local, reading, stamp
 
+Read = TypeVar("Read")
 Pixels = Literal["unit", "signed", "standard"]
 Targets = Literal["one-hot", "number"]
 
@@ -53,6 +60,13 @@ CIFAR_SUBSET = (
     Source(None, "08cc5ab8a2a5372b1757290d7be341dc4b9c6a64965c6b3eb0c081ffad2006a5", "cifar-10/data_batch_1.bin.xz"),
     Source(None, "b17b76630f3d6046967f244872dd4abc5f1745a3a0b88f08cd367c9c7ebb8d01", "cifar-10/test_batch.bin.xz"),
 )
+
+
+class Labelled(NamedTuple):
+    """Images of shape (N, C, H, W) as stored, with their class numbers."""
+
+    images: np.ndarray
+    labels: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -78,66 +92,59 @@ def _cifar_files(folder: str | None = None, **_: Any) -> list[Path]:
     return local(CIFAR_ARCHIVE, folder=folder) or subset
 
 
-@reads(files=_mnist_files)
-def mnist(
-    n: int | None = None,
-    n_test: int | None = None,
-    n_held: int = 0,
-    classes: tuple[int, ...] | None = None,
-    flat: bool = True,
-    pixels: Pixels = "unit",
-    targets: Targets = "one-hot",
-    folder: str | None = None,
-    *,
-    key: KeyLike,
-) -> Dataset:
+def _maker(files: Callable[..., list[Path]]):
+    """Give a reader of training and test images (and of a name for them) the options of this module."""
+
+    def decorate(load: Callable[[str | None], tuple[Labelled, Labelled, str]]):
+        @reads(files=files)
+        def make(
+            n: int | None = None,
+            n_test: int | None = None,
+            n_held: int = 0,
+            classes: tuple[int, ...] | None = None,
+            flat: bool = True,
+            pixels: Pixels = "unit",
+            targets: Targets = "one-hot",
+            folder: str | None = None,
+            *,
+            key: KeyLike,
+        ) -> Dataset:
+            """Draw images."""
+            train, test, name = load(folder)
+            return _draw(train, test, (n, n_test, n_held), classes, _Form(flat, pixels, targets), name=name, key=key)
+
+        make.__name__ = make.__qualname__ = load.__name__
+        make.__doc__ = load.__doc__
+        return make
+
+    return decorate
+
+
+@_maker(_mnist_files)
+def mnist(folder: str | None) -> tuple[Labelled, Labelled, str]:
     """Handwritten digits, 28 x 28: 60,000 for training, 10,000 for test (LeCun, Bottou, Bengio and Haffner, 1998).
 
-    The options are the room's (see this module). caron2023 takes n = 5000 and 5000 held out; zhou2023 n = 500.
+    The options are described in `unlazy.data.images`. caron2023 takes n = 5000 and 5000 held out; zhou2023 n = 500.
     """
-    train_images, train_labels, test_images, test_labels = (
-        read_idx(fetch(file, folder=folder)) for file in MNIST_FILES
-    )
-    return _draw(
-        Labelled(train_images[:, None], train_labels),
-        Labelled(test_images[:, None], test_labels),
-        (n, n_test, n_held),
-        classes,
-        _Form(flat, pixels, targets),
-        name="MNIST",
-        key=key,
-    )
+    images, labels, test_images, test_labels = (read_idx(fetch(file, folder=folder)) for file in MNIST_FILES)
+    return Labelled(images[:, None], labels), Labelled(test_images[:, None], test_labels), "MNIST"
 
 
-@reads(files=_cifar_files)
-def cifar10(
-    n: int | None = None,
-    n_test: int | None = None,
-    n_held: int = 0,
-    classes: tuple[int, ...] | None = None,
-    flat: bool = True,
-    pixels: Pixels = "unit",
-    targets: Targets = "one-hot",
-    folder: str | None = None,
-    *,
-    key: KeyLike,
-) -> Dataset:
+@_maker(_cifar_files)
+def cifar10(folder: str | None) -> tuple[Labelled, Labelled, str]:
     """Colour images, 3 x 32 x 32, of ten classes: 50,000 for training, 10,000 for test (Krizhevsky, 2009).
 
     A data folder may hold the archive of the "python version", or the first training batch alone with the test batch
     (``data_batch_1.bin.xz``, ``test_batch.bin.xz``): then 10,000 training images are all there are, the name of the
-    data set says so, and results are not comparable with ones from all 50,000. The options are the room's (see this
-    module).
+    data set says so, and results are not comparable with ones from all 50,000. The options are described in
+    `unlazy.data.images`.
     """
-    name = "CIFAR-10"
     archive = find(CIFAR_ARCHIVE, folder=folder)
     parts = [find(part, folder=folder) for part in CIFAR_SUBSET] if archive is None else [None]
     if all(part is not None for part in parts):
         train, test = (read_records(part) for part in parts if part is not None)
-        name = f"CIFAR-10, subset of {len(train.labels):,} training images"
-    else:
-        train, test = read_archive(archive or fetch(CIFAR_ARCHIVE, folder=folder))
-    return _draw(train, test, (n, n_test, n_held), classes, _Form(flat, pixels, targets), name=name, key=key)
+        return train, test, f"CIFAR-10, subset of {len(train.labels):,} training images"
+    return *read_archive(archive or fetch(CIFAR_ARCHIVE, folder=folder)), "CIFAR-10"
 
 
 def digits(
@@ -155,8 +162,8 @@ def digits(
     """Draw from the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
 
     They have no test set of their own: training, test and held-out images are drawn apart from the one pool. A larger
-    ``side`` enlarges them by linear interpolation, so that they stand for larger images. The other options are the
-    room's (see this module). Needs the extra ``digits``.
+    ``side`` enlarges them by linear interpolation, so that they stand for larger images. The other options are
+    described in `unlazy.data.images`. Needs the extra ``digits``.
     """
     try:
         from sklearn.datasets import load_digits
@@ -243,3 +250,93 @@ def _draw(
     held = Dataset(*part(train, order[n : n + n_held]), name=f"{name}, held out") if n_held else None
     x_test, y_test = part(test, order_test) if n_test else (None, None)
     return Dataset(*part(train, order[:n]), x_test, y_test, held_out=held, name=name)
+
+
+# ---------------------------------------------------------------- published formats
+
+
+def _cached(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
+    """Remember the last few files read, as long as they do not change."""
+
+    @functools.lru_cache(maxsize=4)
+    def of_stamp(path: str, size: int, changed: int) -> Read:
+        with reading(Path(path)):
+            return read(Path(path))
+
+    @functools.wraps(read)
+    def wrapped(path: Path) -> Read:
+        return of_stamp(*stamp(path))
+
+    return wrapped
+
+
+@_cached
+def read_idx(path: Path) -> np.ndarray:
+    """Read a gzipped IDX file of bytes: four magic bytes, one big-endian size per axis, then the entries."""
+    with gzip.open(path) as file:
+        raw = file.read()
+    if raw[:3] != b"\0\0\x08" or len(raw) < 4:
+        raise UserError(f"The file {path} does not begin like an IDX file of bytes: is it the right file?")
+    shape = np.frombuffer(raw, ">u4", raw[3], 4).astype(int)
+    entries = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3])
+    if entries.size != np.prod(shape):
+        raise UserError(
+            f"The file {path} has {entries.size} entries, but its header promises {np.prod(shape)}: "
+            "it is cut short. Copy it again or let it be downloaded."
+        )
+    return entries.reshape(shape)
+
+
+@_cached
+def read_records(path: Path) -> Labelled:
+    """Read an xz-compressed batch of CIFAR-10's binary version: a label, then 3 x 32 x 32 bytes, for each image."""
+    with lzma.open(path) as file:
+        raw = np.frombuffer(file.read(), np.uint8)
+    if raw.size == 0 or raw.size % 3073:
+        raise UserError(
+            f"The file {path} unpacks to {raw.size} bytes, which is no whole number of records of 3073 bytes: "
+            "it is cut short. Copy it again."
+        )
+    records = raw.reshape(-1, 3073)
+    return Labelled(records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0])
+
+
+@_cached
+def read_archive(path: Path) -> tuple[Labelled, Labelled]:
+    """Read CIFAR-10's python version: five pickled training batches and a test batch in one archive."""
+    batches: dict[str, Labelled] = {}
+    with tarfile.open(path, "r:gz") as archive:
+        for member in archive:
+            name = Path(member.name).name
+            file = archive.extractfile(member) if name.startswith("data_batch_") or name == "test_batch" else None
+            if file is not None:
+                with file:
+                    batches[name] = _unpickle(file.read(), path)
+    wanted = [f"data_batch_{i}" for i in range(1, 6)]
+    if missing := {*wanted, "test_batch"} - batches.keys():
+        raise UserError(f"The archive {path} lacks {', '.join(sorted(missing))}: is it CIFAR-10's python version?")
+    train = Labelled(*(np.concatenate(parts) for parts in zip(*(batches[name] for name in wanted), strict=True)))
+    return train, batches["test_batch"]
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Unpickles plain containers and NumPy arrays, and calls nothing else that a file may name."""
+
+    allowed = frozenset({"_reconstruct", "ndarray", "dtype", "_frombuffer", "encode"})
+    homes = frozenset({"numpy", "numpy.core.multiarray", "numpy._core.multiarray", "numpy._core.numeric", "_codecs"})
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if module_name in self.homes and global_name in self.allowed:
+            return super().find_class(module_name, global_name)
+        raise pickle.UnpicklingError(f"it names {module_name}.{global_name}, which no array needs")
+
+
+def _unpickle(raw: bytes, path: Path) -> Labelled:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the batches were pickled by a NumPy of 2009, and a new one says so
+        try:
+            batch = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
+            images, labels = np.asarray(batch[b"data"], np.uint8), np.asarray(batch[b"labels"], np.uint8)
+        except (pickle.UnpicklingError, KeyError, TypeError) as error:
+            raise UserError(f"A batch in {path} is not one of CIFAR-10 ({error}): is it the right archive?") from error
+    return Labelled(images.reshape(-1, 3, 32, 32), labels)

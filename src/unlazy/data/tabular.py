@@ -25,9 +25,8 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy._types import KeyLike
 from unlazy.data import _checks as checks
-from unlazy.data._base import Dataset, cut, split
+from unlazy.data._base import Dataset, Maker, cut, reads, split, standardised
 from unlazy.data._download import Source, fetch, local, reading
-from unlazy.data._own import Maker, reads
 
 Shares = tuple[float, float, float]
 _PAPER: Shares = (0.4, 0.2, 0.4)
@@ -45,62 +44,33 @@ class Table:
     columns: int
 
 
-CONCRETE = Table(
-    "concrete",
-    (
-        Source(None, "1ee5797061fa2bdb4dbfab8b121a064b323d6c0c5f5b4d31070fc35ce2af2fda", "uci/Concrete_Data.csv"),
-        Source(
-            f"{_UCI}165/concrete+compressive+strength.zip",
-            "dad85d14de8aee4e07479daa774e6b569a313715b71a3b92c95a07cf91c2c9a7",
-            "uci/concrete+compressive+strength.zip",
-        ),
-    ),
-    "Concrete_Data.xls",
-    rows=1030,
-    columns=9,
+def _table(name: str, member: str, rows: int, columns: int, archive: str, sha256: str, **plain: str) -> Table:
+    """Describe a table that is published as ``archive``; ``plain`` has the SHA-256 of its bare file by suffix."""
+    stem = Path(member).stem
+    bare = (Source(None, digest, f"uci/{stem}.{suffix}") for suffix, digest in plain.items())
+    return Table(name, (*bare, Source(f"{_UCI}{archive}", sha256, f"uci/{Path(archive).name}")), member, rows, columns)
+
+
+CONCRETE = _table(
+    *("concrete", "Concrete_Data.xls", 1030, 9, "165/concrete+compressive+strength.zip"),
+    "dad85d14de8aee4e07479daa774e6b569a313715b71a3b92c95a07cf91c2c9a7",
+    csv="1ee5797061fa2bdb4dbfab8b121a064b323d6c0c5f5b4d31070fc35ce2af2fda",
 )
-ENERGY = Table(
-    "energy",
-    (
-        Source(None, "88fb36f0eb6f0afdab8602f84e67d0d631790a604d7fe9beeb531be97f4ef553", "uci/ENB2012_data.csv"),
-        Source(
-            f"{_UCI}242/energy+efficiency.zip",
-            "499441eee27929a4b00417f58fd8c63c9cc14b8a71520cd0dd27fcb626738351",
-            "uci/energy+efficiency.zip",
-        ),
-    ),
-    "ENB2012_data.xlsx",
-    rows=768,
-    columns=10,
+ENERGY = _table(
+    *("energy", "ENB2012_data.xlsx", 768, 10, "242/energy+efficiency.zip"),
+    "499441eee27929a4b00417f58fd8c63c9cc14b8a71520cd0dd27fcb626738351",
+    csv="88fb36f0eb6f0afdab8602f84e67d0d631790a604d7fe9beeb531be97f4ef553",
 )
-AIRFOIL = Table(
-    "airfoil",
-    (
-        Source(None, "74c75fd71783f1e6b71f8a622b993dc592897a97cd689c5090a07147a1b097b3", "uci/airfoil_self_noise.dat"),
-        Source(None, "09df3965c19523591f7e3b4d9c6f7e7d21156d3b20fb4073a86a39566bd84b73", "uci/airfoil_self_noise.csv"),
-        Source(
-            f"{_UCI}291/airfoil+self+noise.zip",
-            "5c7767ba53ad827d3f48ba1eb9434117f4892df8f10bc4c99e118a9e8a7ae07c",
-            "uci/airfoil+self+noise.zip",
-        ),
-    ),
-    "airfoil_self_noise.dat",
-    rows=1503,
-    columns=6,
+AIRFOIL = _table(
+    *("airfoil", "airfoil_self_noise.dat", 1503, 6, "291/airfoil+self+noise.zip"),
+    "5c7767ba53ad827d3f48ba1eb9434117f4892df8f10bc4c99e118a9e8a7ae07c",
+    dat="74c75fd71783f1e6b71f8a622b993dc592897a97cd689c5090a07147a1b097b3",
+    csv="09df3965c19523591f7e3b4d9c6f7e7d21156d3b20fb4073a86a39566bd84b73",
 )
-PLANT = Table(
-    "plant",
-    (
-        Source(None, "3c1fc11025f8424f8d95802d8b7086dffd3f73a552c6dcab3d973620986194b2", "uci/Folds5x2_pp.csv"),
-        Source(
-            f"{_UCI}294/combined+cycle+power+plant.zip",
-            "cc7b2a4977c0a44e8221c91d9a7e5746b3c68186cff7e5c61c70af6432b98c7a",
-            "uci/combined+cycle+power+plant.zip",
-        ),
-    ),
-    "Folds5x2_pp.xlsx",
-    rows=9568,
-    columns=5,
+PLANT = _table(
+    *("plant", "Folds5x2_pp.xlsx", 9568, 5, "294/combined+cycle+power+plant.zip"),
+    "cc7b2a4977c0a44e8221c91d9a7e5746b3c68186cff7e5c61c70af6432b98c7a",
+    csv="3c1fc11025f8424f8d95802d8b7086dffd3f73a552c6dcab3d973620986194b2",
 )
 
 
@@ -108,22 +78,37 @@ def _reads(table: Table) -> Callable[[Maker], Maker]:
     return reads(files=lambda folder=None, **_: local(*table.sources, folder=folder))
 
 
-@_reads(CONCRETE)
-def concrete(
-    shares: Shares = _PAPER,
-    standardise: bool = True,
-    unit_ball: bool = True,
-    standardise_target: bool = True,
-    folder: str | None = None,
-    *,
-    key: KeyLike,
-) -> Dataset:
-    """Compressive strength of concrete in MPa from 8 columns, 1,030 rows (I-Cheng Yeh, 1998; UCI 165).
+def _maker(table: Table, summary: str):
+    """Make the function that prepares a table whose last column is the target."""
 
-    The options are the room's (see this module).
-    """
-    prepare = _Preparation(standardise, unit_ball, standardise_target)
-    return prepare(load(CONCRETE, folder), 8, 8, shares, name="concrete", key=key)
+    @_reads(table)
+    def make(
+        shares: Shares = _PAPER,
+        standardise: bool = True,
+        unit_ball: bool = True,
+        standardise_target: bool = True,
+        folder: str | None = None,
+        *,
+        key: KeyLike,
+    ) -> Dataset:
+        """Prepare the table."""
+        scaled = standardise, unit_ball, standardise_target
+        last = table.columns - 1
+        return _prepared(load(table, folder), last, last, shares, *scaled, name=table.name, key=key)
+
+    make.__name__ = make.__qualname__ = table.name
+    make.__doc__ = f"{summary}\n\nThe options are described in `unlazy.data.tabular`."
+    return make
+
+
+concrete = _maker(
+    CONCRETE, "Compressive strength of concrete in MPa from 8 columns, 1,030 rows (I-Cheng Yeh, 1998; UCI 165)."
+)
+airfoil = _maker(
+    AIRFOIL,
+    "Sound pressure of an airfoil in dB from 5 columns, 1,503 rows (Brooks, Pope and Marcolini, 1989; UCI 291).",
+)
+plant = _maker(PLANT, "Output of a power plant in MW from 4 columns, 9,568 rows (Tüfekci, 2014; UCI 294).")
 
 
 @_reads(ENERGY)
@@ -139,76 +124,37 @@ def energy(
 ) -> Dataset:
     """Heating (or cooling) load of a simulated building from 8 columns, 768 rows (Tsanas and Xifara, 2012; UCI 242).
 
-    caron2023 does not say which of the two loads it fits. The options are the room's (see this module).
+    caron2023 does not say which of the two loads it fits. The options are described in `unlazy.data.tabular`.
     """
     checks.choice("target", target, ("heating", "cooling"))
     column, name = (8, "energy") if target == "heating" else (9, "energy, cooling load")
-    prepare = _Preparation(standardise, unit_ball, standardise_target)
-    return prepare(load(ENERGY, folder), 8, column, shares, name=name, key=key)
+    scaled = standardise, unit_ball, standardise_target
+    return _prepared(load(ENERGY, folder), 8, column, shares, *scaled, name=name, key=key)
 
 
-@_reads(AIRFOIL)
-def airfoil(
-    shares: Shares = _PAPER,
-    standardise: bool = True,
-    unit_ball: bool = True,
-    standardise_target: bool = True,
-    folder: str | None = None,
+def _prepared(
+    table: np.ndarray,
+    inputs: int,
+    target: int,
+    shares: Shares,
+    standardise: bool,
+    unit_ball: bool,
+    standardise_target: bool,
     *,
+    name: str,
     key: KeyLike,
 ) -> Dataset:
-    """Sound pressure of an airfoil in dB from 5 columns, 1,503 rows (Brooks, Pope and Marcolini, 1989; UCI 291).
-
-    The options are the room's (see this module).
-    """
-    prepare = _Preparation(standardise, unit_ball, standardise_target)
-    return prepare(load(AIRFOIL, folder), 5, 5, shares, name="airfoil", key=key)
-
-
-@_reads(PLANT)
-def plant(
-    shares: Shares = _PAPER,
-    standardise: bool = True,
-    unit_ball: bool = True,
-    standardise_target: bool = True,
-    folder: str | None = None,
-    *,
-    key: KeyLike,
-) -> Dataset:
-    """Output of a power plant in MW from 4 columns, 9,568 rows (Tüfekci, 2014; UCI 294).
-
-    The options are the room's (see this module).
-    """
-    prepare = _Preparation(standardise, unit_ball, standardise_target)
-    return prepare(load(PLANT, folder), 4, 4, shares, name="plant", key=key)
-
-
-@dataclass(frozen=True)
-class _Preparation:
-    """How a raw table becomes a data set; all statistics are those of the training rows."""
-
-    standardise: bool
-    unit_ball: bool
-    standardise_target: bool
-
-    def __call__(
-        self, table: np.ndarray, inputs: int, target: int, shares: Shares, *, name: str, key: KeyLike
-    ) -> Dataset:
-        x, y = table[:, :inputs], table[:, target]
-        train, _, _ = cut(len(table), shares, key=key)
-        if self.standardise:
-            x = (x - x[train].mean(0)) / _nonzero(x[train].std(0))
-        if self.unit_ball:
-            x = x / _nonzero(np.linalg.norm(x[train], axis=1).max())
-        if self.standardise_target:
-            y = (y - y[train].mean()) / _nonzero(y[train].std())
-        dtype = jnp.result_type(float)
-        return split(jnp.asarray(x, dtype), jnp.asarray(y, dtype), shares, name=name, key=key)
-
-
-def _nonzero(spread: np.ndarray | np.floating) -> np.ndarray:
-    """Leave a constant column where its mean put it instead of dividing by zero."""
-    return np.where(spread > 0, spread, 1.0)
+    """Make a data set of a raw table; all statistics are those of the training rows."""
+    x, y = table[:, :inputs], table[:, target]
+    train, _, _ = cut(len(table), shares, key=key)
+    if standardise:
+        x = standardised(x, train)
+    if unit_ball:
+        x = x / (np.linalg.norm(x[train], axis=1).max() or 1.0)
+    if standardise_target:
+        y = standardised(y, train)
+    dtype = jnp.result_type(float)
+    return split(jnp.asarray(x, dtype), jnp.asarray(y, dtype), shares, name=name, key=key)
 
 
 def load(table: Table, folder: str | None = None) -> np.ndarray:

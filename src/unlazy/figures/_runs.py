@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, suggest
+from unlazy._files import probe_names, recipe_table
 from unlazy.figures._style import DASHES, ORDERED, SCALING
 
 Runs = Any  # a run, a sequence of runs, or a mapping from labels to runs or to sequences of runs (seeds)
@@ -201,12 +202,7 @@ def settings(run: xr.Dataset) -> dict[str, Any]:
     run
         A stored run. Names, seeds and probes are not settings. A run that was made in Python has none.
     """
-    try:
-        recipe = json.loads(run.attrs.get("recipe") or "{}")
-    except (TypeError, ValueError):
-        return {}
-    if not isinstance(recipe, dict):
-        return {}
+    recipe = recipe_table(run.attrs.get("recipe"))
     found: dict[str, Any] = {}
     for name, value in recipe.items():
         if name not in _NOT_SETTINGS:
@@ -320,13 +316,7 @@ def _dataset(run: Any, seed: int) -> xr.Dataset:
 
 
 def _in_order_of_recipe(run: xr.Dataset) -> list[str]:
-    try:
-        probes = json.loads(run.attrs.get("recipe") or "{}").get("probes", [])
-    except (AttributeError, TypeError, ValueError):
-        probes = []
-    listed = [
-        one if isinstance(one, str) else one.get("as", one.get("kind")) for one in probes if isinstance(one, str | dict)
-    ]
+    listed = probe_names(recipe_table(run.attrs.get("recipe")))
     place = {name: index for index, name in reversed(list(enumerate(listed)))}
     return sorted(map(str, run.data_vars), key=lambda name: place.get(name.partition(".")[0], len(place)))
 

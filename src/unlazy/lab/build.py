@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -57,7 +57,7 @@ def build(section: Section, kind: str | type, where: str, **given: Any) -> Any:
         some = shorten(", ".join(sorted(known)), 300, placeholder=f" ... ({len(known)} in all)")
         raise UserError(f'{where}: say which {spoken(kind)} with kind = "...". Known: {some}.')
     try:
-        maker = _find(kind, name)
+        maker = find_maker(kind, name)
         if isinstance(maker, base):  # a ready instance
             if options:
                 raise UserError(f"this {spoken(kind)} takes no options, but '{min(options)}' was given.")
@@ -106,7 +106,8 @@ def _known(kind: str | type) -> Mapping[str, Any]:
     return {kebab(name): one for name, one in _registry.walk(found, kind)}
 
 
-def _find(kind: str | type, name: str) -> Any:
+def find_maker(kind: str | type, name: str) -> Any:
+    """Look a member up by its name, or import it as ``package.module:Thing``."""
     if ":" in name or isinstance(kind, str):
         return find(kind, name) if isinstance(kind, str) else load(name)
     known = _known(kind)
@@ -134,7 +135,7 @@ def _arguments(
         parameters = {}
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     parameters = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    hints, arguments = _hints(maker), {}
+    hints, arguments = hints_of(maker), {}
     known = [name for name in parameters if name not in given]
     for option, value in options.items():
         name = option.replace("-", "_")
@@ -144,7 +145,7 @@ def _arguments(
             continue
         if name not in known and not anything:
             raise UserError(f"{where}: there is no option '{option}'. {suggest(option, [*known, *others])}")
-        arguments[name] = _convert(value, hints.get(name, Any), f"{where}.{name}", given)
+        arguments[name] = convert(value, hints.get(name, Any), f"{where}.{name}", given)
     arguments |= {name: value for name, value in given.items() if name in parameters}
     missing = [name for name, p in parameters.items() if p.default is p.empty and name not in arguments]
     if missing:
@@ -185,10 +186,10 @@ def _plain(kind: str, function: Any, options: dict[str, Any], where: str) -> Any
         raise UserError(f"{where}: {error}" if not str(error).startswith(where) else str(error)) from None
 
 
-def _hints(maker: Any) -> dict[str, Any]:
+def hints_of(maker: Any) -> dict[str, Any]:
     """Give the types of a maker's options; where a field's converter does not say what it takes, the field does."""
     if isinstance(maker, functools.partial):
-        return _hints(maker.func)
+        return hints_of(maker.func)
     if not inspect.isclass(maker):
         return _evaluated(maker, {})
     # A field that is inherited is annotated in the words of its own module.
@@ -215,18 +216,33 @@ def _evaluated(annotated: Any, words: dict[str, Any]) -> dict[str, Any]:
         return found
 
 
-def _convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
-    """Turn what a file holds into what an option takes."""
+class Accepted(NamedTuple):
+    """What an option takes, by its type."""
+
+    choices: tuple[Any, ...]  # the members of a union, or the one type
+    kinds: list[type]  # classes whose objects a recipe can name
+    plain: list[Any]  # what a file can hold
+    words: list[Any]  # words that stand for themselves
+    parts: list[Any]  # types of the elements of lists that hold members
+
+
+def accepted(hint: Any) -> Accepted:
+    """Take the type of an option apart."""
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    kinds = [choice for choice in choices if _is_member(choice)]
     plain = [choice for choice in choices if _is_plain(choice)]
     words = [word for choice in plain if typing.get_origin(choice) is Literal for word in typing.get_args(choice)]
-    lists = [choice for choice in choices if typing.get_origin(choice) in _LISTS and not _is_plain(choice)]
-    if lists and isinstance(value, list):  # members in a list, each with options of its own
-        part = typing.get_args(lists[0])[0]
-        return tuple(_convert(one, part, f"{where}[{index}]", given) for index, one in enumerate(value))
+    lists = [choice for choice in choices if typing.get_origin(choice) in _LISTS and choice not in plain]
+    parts = [typing.get_args(one)[0] for one in lists]
+    return Accepted(choices, [choice for choice in choices if _is_member(choice)], plain, words, parts)
+
+
+def convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
+    """Turn what a file holds into what an option takes."""
+    choices, kinds, plain, words, parts = accepted(hint)
+    if parts and isinstance(value, list):  # members in a list, each with options of its own
+        return tuple(convert(one, parts[0], f"{where}[{index}]", given) for index, one in enumerate(value))
     if kinds and isinstance(value, str | dict) and value not in words:
-        return build(value, _right_one(kinds, value), where, **given)
+        return build(value, right_kind(kinds, value), where, **given)
     functions = any(collections.abc.Callable in (choice, typing.get_origin(choice)) for choice in choices)
     if functions and isinstance(value, str) and ":" in value:
         return _function(value, where)
@@ -250,7 +266,7 @@ def _convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
         raise UserError(f"{where}{place}: {what}") from None
 
 
-def _right_one(kinds: list[type], value: str | dict[str, Any]) -> type:
+def right_kind(kinds: list[type], value: str | dict[str, Any]) -> type:
     """Of several classes that an option takes, give the first that knows the name."""
     name = value if isinstance(value, str) else value.get("kind")
     if len(kinds) > 1 and isinstance(name, str):

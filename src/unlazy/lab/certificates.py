@@ -12,7 +12,7 @@ import msgspec
 
 from unlazy import theory
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason
+from unlazy._files import atomic_write, writing
 from unlazy.lab.claims import held
 from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
@@ -108,7 +108,7 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     path = store.folder / "certificates" / f"{store.path(recipe).stem}.json"
     new = [one.summary() for one in found]
     asked = {one["theorem"] for one in new}
-    try:
+    with writing("What the theorems said", path, "choose another --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with held(path.with_suffix(".claim")):  # else of two processes that add to it, one would be lost
             old = [one for one in _read(path).findings if one["theorem"] not in asked] if path.exists() else []
@@ -116,10 +116,6 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
             whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
             with atomic_write(path) as temporary:
                 temporary.write_bytes(msgspec.json.format(msgspec.json.encode(whole)))
-    except OSError as error:
-        raise UserError(
-            f"What the theorems said cannot be written to '{path}' ({reason(error)}): choose another --out."
-        ) from None
     return path
 
 

@@ -14,30 +14,31 @@ import hashlib
 import inspect
 import json
 import math
+import re
 import secrets
 import sys
 import types
-import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from unlazy import _registry
 from unlazy._errors import UserError
-from unlazy._registry import base_of, kebab, kind_of
+from unlazy._files import sha256
+from unlazy._listing import FILLED
+from unlazy._registry import base_of, find, kebab, kind_of, load, members
 from unlazy.flows import Observe, OnlyAtEnd
-from unlazy.lab import origins
-from unlazy.lab.build import _LISTS, Section, _convert, _find, _hints, _is_member, _is_plain, _right_one, build
+from unlazy.lab.build import VALUES, Section, accepted, build, convert, find_maker, hints_of, right_kind
 from unlazy.lab.recipe import Recipe, build_probes
+from unlazy.lab.tracks import array_digest
 
 RESULTS = 1  # raised whenever unlazy computes other numbers from the same recipe: stored results are then not used
 
-GIVEN = frozenset({"key", "inputs", "outputs", "image"})  # what a member receives from the data and the seed
-
 _LIBRARIES = {"unlazy", "jax", "jaxlib", "equinox", "optax", "diffrax", "lineax", "numpy", "scipy", "builtins"}
+_KNOWN = {"unlazy", "equinox", "diffrax", "optax", *VALUES}  # versions known, or bases of nearly everything
 _MOST_FILES = 1000  # of a plug-in's package; of a larger one only the module itself is compared
 _SESSION = secrets.token_hex(8)  # stands for what cannot be recognised in another process
 
@@ -73,7 +74,7 @@ def identify(recipe: Recipe) -> Identity:
             "network": described.section(recipe.network, "network", "network"),
             "flow": described.section(recipe.flow, "flow", "flow"),
             "dtype": recipe.dtype,
-            "sources": described.sources() | origins.sources([recipe.data, recipe.network, recipe.flow]),
+            "sources": described.sources() | sources([recipe.data, recipe.network, recipe.flow]),
         }
         probes = build_probes(recipe)
     trajectories = {
@@ -135,21 +136,21 @@ class Description:
         if not isinstance(name, str):
             return build(section, kind, where)  # says what is wrong
         try:
-            maker = _find(kind, name)
+            maker = find_maker(kind, name)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         parameters = _parameters(maker)
         plain = isinstance(kind, str) and _registry.is_plain(kind, maker)
-        if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not GIVEN & set(parameters):
+        if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not FILLED & set(parameters):
             return self.value(build(section, kind, where))
         # It needs a key or data, so it is described by its options instead of being made.
-        hints = _hints(maker)
+        hints = hints_of(maker)
         values = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
         values |= {option.replace("-", "_"): value for option, value in options.items()}
         filled = {
             name: self._option(value, hints.get(name, Any), f"{where}.{name}")
             for name, value in values.items()
-            if name not in GIVEN
+            if name not in FILLED
         }
         if kind == "data":
             filled |= _files(section, options)
@@ -157,18 +158,14 @@ class Description:
 
     def _option(self, value: Any, hint: Any, where: str) -> Any:
         """Describe an option as it is written in a recipe, or a default, which may be an object."""
-        choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
         if not isinstance(value, str | dict | list | int | float):
             return self.value(value)
-        lists = [c for c in choices if typing.get_origin(c) in _LISTS and not _is_plain(c)]
-        if lists and isinstance(value, list):
-            part = typing.get_args(lists[0])[0]
-            return [self._option(one, part, f"{where}[{index}]") for index, one in enumerate(value)]
-        kinds = [choice for choice in choices if _is_member(choice)]
-        words = [word for choice in choices if typing.get_origin(choice) is Literal for word in typing.get_args(choice)]
+        _, kinds, _, words, parts = accepted(hint)
+        if parts and isinstance(value, list):
+            return [self._option(one, parts[0], f"{where}[{index}]") for index, one in enumerate(value)]
         if kinds and isinstance(value, str | dict) and value not in words:
-            return self.section(value, _right_one(kinds, value), where)
-        return self.value(_convert(value, hint, where, {}))
+            return self.section(value, right_kind(kinds, value), where)
+        return self.value(convert(value, hint, where, {}))
 
     def value(self, value: Any) -> Any:
         """Describe an object: a member by its class and fields, an array by its contents, a file by its digest."""
@@ -251,8 +248,7 @@ def _array(value: Any) -> Any:
     values = np.asarray(value)
     if values.ndim == 0 and values.dtype.kind in "iuf":
         return _number(values.item())
-    head = f"{values.dtype.str}{list(values.shape)}"
-    return {"array": hashlib.sha256(head.encode() + np.ascontiguousarray(values).tobytes()).hexdigest()}
+    return {"array": array_digest(values)}
 
 
 def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
@@ -264,7 +260,7 @@ def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
 
 def _files(section: Section, options: dict[str, Any]) -> dict[str, Any]:
     """Give the contents of the files that data are read from, in the place of the options that name them."""
-    found = origins.fingerprint(section)
+    found = fingerprint(section)
     named = {
         option.replace("-", "_"): found.pop(str(Path(value).expanduser()))
         for option, value in options.items()
@@ -275,8 +271,7 @@ def _files(section: Section, options: dict[str, Any]) -> dict[str, Any]:
 
 def _file(path: Path) -> Any:
     try:
-        with open(path, "rb") as file:
-            return {"file": hashlib.file_digest(file, "sha256").hexdigest()}
+        return {"file": sha256(path)}
     except OSError:
         return {"missing file": str(path)}  # whoever reads it says what is wrong
 
@@ -298,3 +293,80 @@ def _source(module: str, member: Any) -> str:
     except (OSError, TypeError):
         return _SESSION
     return total.hexdigest()
+
+
+# ---------------------------------------------------------------- files and modules that a recipe names
+
+
+def fingerprint(section: Section) -> dict[str, str]:
+    """Give the SHA-256 of every data file that a section reads, by path.
+
+    Parameters
+    ----------
+    section
+        The section ``data`` of a recipe. Its maker says which files it reads by `unlazy.data.reads`.
+
+    Returns
+    -------
+    dict
+        Empty where no file is read, or where it would first have to be downloaded.
+    """
+    options = {} if isinstance(section, str) else {name.replace("-", "_"): one for name, one in section.items()}
+    name = options.pop("kind", None) if isinstance(section, dict) else section
+    if not isinstance(name, str):
+        return {}
+    files = getattr(find("data", name), "files_read", lambda _: ())(options)
+    return {str(path): _contents(path) for path in files}
+
+
+def sources(sections: Any) -> dict[str, str]:
+    """Give the SHA-256 of the source file of every module outside unlazy that members of a recipe come from.
+
+    Parameters
+    ----------
+    sections
+        Sections of a recipe, in any nesting of tables and lists.
+
+    Returns
+    -------
+    dict
+        Hashes by name of module. A class brings the modules of the classes that it is derived from.
+    """
+    found: dict[str, str] = {}
+    for word in _words(sections):
+        for member in _members_called(word):
+            made = member if hasattr(member, "__module__") else type(member)
+            for one in inspect.getmro(made) if inspect.isclass(made) else (made,):
+                module = sys.modules.get(getattr(one, "__module__", None) or "")
+                file = getattr(module, "__file__", None)
+                if module and file and module.__name__.partition(".")[0] not in _KNOWN:
+                    found[module.__name__] = _contents(Path(file))
+        if ":" in word and (module := sys.modules.get(word.partition(":")[0])) and getattr(module, "__file__", None):
+            found[module.__name__] = _contents(Path(str(module.__file__)))
+    return dict(sorted(found.items()))
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            yield from _words(one)
+
+
+def _members_called(word: str) -> list[Any]:
+    """Give whatever of others a word may name: it is not known here of which kind it should be."""
+    if re.fullmatch(r"[\w.]+:[\w.]+", word):
+        try:
+            return [load(word)]
+        except UserError:  # a text with a colon in it; what is really missing is an error when it is built
+            return []
+    kinds = _registry.KINDS if _registry.plugins() else {}
+    return [members(kind)[kebab(word)] for kind in kinds if kebab(word) in members(kind)]
+
+
+def _contents(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise UserError(f"The file '{path}' cannot be read ({error.strerror or error}).") from None

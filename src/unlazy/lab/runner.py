@@ -21,10 +21,9 @@ from unlazy.lab.identity import Identity, identify, probe_digest
 from unlazy.lab.live import Live
 from unlazy.lab.made_by import provenance, warn_if_other
 from unlazy.lab.recipe import Recipe, instantiate
-from unlazy.lab.store import Row, Store, assemble, content_digest, nested, parts, read_run
-from unlazy.lab.tables import table
+from unlazy.lab.store import Row, Store, assemble, content_digest, nested, parts, read_run, table
 from unlazy.lab.tracks import COUNTERS, Track
-from unlazy.lab.work import Plan, Worker, plan, restored
+from unlazy.lab.work import Plan, Worker, method_of, plan, restored
 from unlazy.networks import Network
 
 Told = Callable[[Recipe, float, str], None]  # (recipe, share done, what is being done)
@@ -75,9 +74,13 @@ class Lab:
     def run(self, recipe: Recipe) -> xr.Dataset:
         """Give the result of a recipe, with dimensions seed and time; only what is not stored is computed."""
         while (found := self.attempt(recipe)) is None:
-            self.tell(recipe, 0.0, "waiting for another process")
-            time.sleep(_WAIT)
+            self.wait(recipe)
         return found
+
+    def wait(self, recipe: Recipe) -> None:
+        """Wait a moment for another process that is computing a part of a recipe."""
+        self.tell(recipe, 0.0, "waiting for another process")
+        time.sleep(_WAIT)
 
     def attempt(self, recipe: Recipe) -> xr.Dataset | None:
         """Give the result of a recipe as `run` does, or None if another process is computing a part of it."""
@@ -177,8 +180,7 @@ class Lab:
             identity.probes[name], identity.digests[name] = probe, probe_digest(probe)
         times = recipe.grid()
         while (found := self._complete(recipe, identity, times, exact_end=True)[0]) is None:
-            self.tell(recipe, 0.0, "waiting for another process")
-            time.sleep(_WAIT)
+            self.wait(recipe)
         with jax.enable_x64(True):
             seeds = list(found)
             experiment = instantiate(recipe, seeds)
@@ -345,7 +347,7 @@ def _kept_row(seed: int, run: Trajectory) -> Row:
         status=run.status.name,
         counters={name: float(run.stats[name]) for name in COUNTERS},
         seconds=float(run.stats["seconds"]),
-        method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
+        method=method_of(run),
         made_by=provenance(),
     )
 

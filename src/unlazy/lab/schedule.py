@@ -91,8 +91,7 @@ def _in_turn(lab: Lab, recipes: dict[str, Recipe]) -> Outcome:
         waiting.append(digest)
         idle += 1
         if idle >= len(waiting):  # nothing is left that nobody is computing
-            lab.tell(recipes[digest], 0.0, "waiting for another process")
-            time.sleep(_WAIT)
+            lab.wait(recipes[digest])
     return results, failed
 
 

@@ -9,6 +9,7 @@ and renamed when it is complete, and has checksums that are verified on reading.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy._files import reason, writable
+from unlazy._files import probe_names, recipe_table, writable, writing
 from unlazy._netcdf import CHECKSUM, checksum, labelled, write
 from unlazy.lab import tracks
 from unlazy.lab.made_by import provenance
@@ -96,10 +97,8 @@ class Store:
     def save_track(self, trajectory: str, track: Track) -> Track:
         """Store a track in its own place, or in a new one."""
         path = track.path or self._track(trajectory, len(self.tracks(trajectory)))
-        try:
+        with writing("The result", path, "free some space"):
             tracks.save(track, path)
-        except OSError as error:
-            raise UserError(f"The result cannot be written to '{path}' ({reason(error)}): free some space.") from None
         return tracks.load(path)
 
 
@@ -238,3 +237,60 @@ def _refuse_links(path: Path) -> None:
 def content_digest(run: xr.Dataset) -> str:
     """Give twelve hexadecimal digits that name what a run holds, whenever it was written."""
     return checksum(run.drop_attrs().assign_attrs(name=run.attrs["name"], description=run.attrs["description"]))[:12]
+
+
+def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = False) -> list[dict[str, Any]]:
+    """Give one row for each stored run, or for each of its seeds; see `Lab.table`."""
+    runs = {path: read_run(path) for path in paths}
+    settings = {path: _settings(run) for path, run in runs.items()}
+    names = list(dict.fromkeys(name for one in settings.values() for name in one))
+    if differing:
+        names = [name for name in names if len({repr(one.get(name)) for one in settings.values()}) > 1]
+    rows = []
+    for path, run in runs.items():
+        head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
+        head |= {name: settings[path].get(name) for name in names}
+        seeds = [run.isel(seed=[index]) for index in range(run.sizes["seed"])] if each_seed else [run]
+        for one in seeds:
+            row = dict(head)
+            if each_seed:
+                row["seed"] = int(one["seed"].values[0])
+            row |= {"status": _status(run, one), "time": float(run["time"].values[-1])} | _last(one)
+            rows.append(row)
+    return rows
+
+
+def _settings(run: xr.Dataset) -> dict[str, Any]:
+    recipe = recipe_table(run.attrs.get("recipe"))
+    found: dict[str, Any] = {}
+    for name, value in recipe.items():
+        if name == "probes":
+            found[name] = ", ".join(probe_names(recipe))
+        elif name in ("data", "network", "flow"):
+            found |= _flat({"kind": value} if isinstance(value, str) else value, name)
+        elif name != "name":
+            found |= _flat(value, name)
+    return found
+
+
+def _flat(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: json.dumps(value) if isinstance(value, list) else value}
+    return {key: leaf for part, one in value.items() for key, leaf in _flat(one, f"{name}.{part}").items()}
+
+
+def statuses(run: xr.Dataset) -> list[str]:
+    """Give the status with which each seed of a stored run ended."""
+    return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
+
+
+def _status(run: xr.Dataset, part: xr.Dataset) -> str:
+    each = dict(zip(run["seed"].values.tolist(), statuses(run), strict=True))
+    return ", ".join(dict.fromkeys(each[seed] for seed in part["seed"].values.tolist()))
+
+
+def _last(run: xr.Dataset) -> dict[str, float]:
+    """Give the last value of everything that is one number for each seed, as a mean over seeds."""
+    scalars = (("seed", "time"), ("seed",))
+    ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}
+    return {name: float(np.mean(values[:, -1] if values.ndim == 2 else values)) for name, values in ends.items()}

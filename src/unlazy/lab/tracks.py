@@ -115,7 +115,7 @@ def save(track: Track, path: Path) -> None:
     plain = ("merged", "counters", "status", "last", "method", "seconds", "made_by")
     header = {name: getattr(track, name) for name in plain}
     header |= {"form": _FORM, "observed": probes, "snapshots": snapshots, "state": state}
-    header["sha256"] = {name: _checksum(values) for name, values in arrays.items()}
+    header["sha256"] = {name: array_digest(values) for name, values in arrays.items()}
     text = json.dumps(header, sort_keys=True).encode()
     arrays["header"] = np.frombuffer(text, np.uint8)
     arrays["header-sha256"] = np.frombuffer(hashlib.sha256(text).digest(), np.uint8)
@@ -176,7 +176,7 @@ def _read(path: Path, names: list[str], checksums: dict[str, str] | None = None)
     except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise _damaged(path, type(error).__name__) from None
     for name, values in found.items():
-        if checksums is not None and _checksum(values) != checksums.get(name):
+        if checksums is not None and array_digest(values) != checksums.get(name):
             raise _damaged(path, f"the checksum of {name} is wrong")
     return found
 
@@ -185,6 +185,7 @@ def _damaged(path: Path, what: str) -> UserError:
     return UserError(f"'{path}' is damaged ({what}): delete it, and the same command computes it again.")
 
 
-def _checksum(values: np.ndarray) -> str:
+def array_digest(values: np.ndarray) -> str:
+    """Give the SHA-256 digest of an array: of its type, its shape and its contents."""
     head = f"{values.dtype.str}{list(values.shape)}".encode()
     return hashlib.sha256(head + np.ascontiguousarray(values).tobytes()).hexdigest()

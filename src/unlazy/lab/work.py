@@ -124,7 +124,9 @@ class Worker:
             return self._drive(self.driver, checkpoint, [plan.track for plan in self.plans], experiment.times, False)
         known = [plan.track for plan in self.plans if plan.track is not None]
         begun = time.perf_counter()
-        stand = _standing(experiment, {label: _plain(probe) for label, probe in self.identity.probes.items()})
+        # At t = 0 with everything prepared, to observe stored parameters or to continue from a stored state.
+        plain = {label: one.probe if isinstance(one, OnlyAtEnd) else one for label, one in self.identity.probes.items()}
+        stand = Driver.begin(experiment.flow, experiment.networks, experiment.data, [0.0], plain, experiment.keys)
         states = stacked_states(stand, known)
         if states is None:  # stored in other coordinates than would be chosen now
             self.plans = [Plan("begin", None, {}, [])] * len(self.seeds)
@@ -217,7 +219,7 @@ class Worker:
             counters=counters,
             status=run.status.name,
             last=last,
-            method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
+            method=method_of(run),
             seconds=driver.seconds / len(self.seeds),
             made_by=provenance(),
             observed={},
@@ -233,6 +235,11 @@ class Worker:
         if driver.last_look and good == len(driver.asked):
             self._add(track, offset + good - 1, _pick(driver, driver.last_look, row))
         return track
+
+
+def method_of(run: Trajectory) -> str:
+    """Name the method, coordinates and precision of a run."""
+    return "{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats)
 
 
 class Record:
@@ -325,15 +332,6 @@ def restored(
     return dataclasses.replace(run, times=times, probes=probes, observed=seen, stats=stats, status=Status[track.status])
 
 
-def _plain(probe: Observe) -> Observe:
-    return probe.probe if isinstance(probe, OnlyAtEnd) else probe
-
-
-def _standing(experiment: Experiment, probes: dict[str, Observe]) -> Driver:
-    """Stand at t = 0 with everything prepared, to observe stored parameters or to go on from a stored state."""
-    return Driver.begin(experiment.flow, experiment.networks, experiment.data, [0.0], probes, experiment.keys)
-
-
 def _on_other_steps(stand: Driver, since: float, later: Sequence[float]) -> list[float]:
     """Leave out the first times as long as they fall on the step that has been reached."""
     counts, _ = stand.flow.plan(np.asarray([since, *later]))
@@ -356,7 +354,7 @@ def stacked_states(stand: Driver, known: Sequence[Track]) -> Any:
     wanted = [(leaf.shape, leaf.dtype) for leaf in plain_leaves(stand.state)]
     if len({len(row) for row in rows} | {len(wanted)}) > 1:
         return None
-    stacked = rows[0] if stand.batching == "one" else [np.stack(leaves) for leaves in zip(*rows, strict=True)]
+    stacked = _stacked(stand, rows)
     if [(leaf.shape, leaf.dtype) for leaf in stacked] != wanted:
         return None
     made = [
@@ -366,6 +364,10 @@ def stacked_states(stand: Driver, known: Sequence[Track]) -> Any:
     return jax.tree.unflatten(structure, made)
 
 
+def _stacked(stand: Driver, rows: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    return rows[0] if stand.batching == "one" else [np.stack(leaves) for leaves in zip(*rows, strict=True)]
+
+
 def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
     """Give the trained parameters of all seeds at one observed time."""
     structure = jax.tree.structure(stand.state.trained)
@@ -373,8 +375,7 @@ def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
         return stand.place.first
     if index == len(known[0].asked) - 1:
         return stacked_states(stand, known).trained
-    rows = [leaves_of(track, track.snapshots[index]) for track in known]
-    stacked = rows[0] if stand.batching == "one" else [np.stack(leaves) for leaves in zip(*rows, strict=True)]
+    stacked = _stacked(stand, [leaves_of(track, track.snapshots[index]) for track in known])
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stacked])
 
 

@@ -1,4 +1,4 @@
-"""A panel is a figure of a paper as data: the recipes it needs, the claims to check on their results, and a drawing."""
+"""Panels, each a figure of a paper as data (recipes, claims and a drawing), and helpers that panels share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.lab import Recipe, parse
+from unlazy.lab.store import statuses
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any  # only in annotations: Matplotlib is imported when something is drawn
 
 Scale = Literal["quick", "paper"]
 Results = Mapping[str, xr.Dataset]  # stored runs by label
@@ -86,11 +89,10 @@ class Panel(abc.ABC):
 def check_claims(panel: Panel, results: Results) -> list[Claim]:
     """Check a panel's claims on its results; results of runs that ended early are an error."""
     for label, run in results.items():
-        status = np.atleast_1d(run.attrs.get("status", "")).tolist()
+        status = statuses(run)
         allowed = getattr(panel, "may_diverge", False) and "diverged" in status
         if not (run.attrs["finished"] or allowed):
-            ended = ", ".join(map(str, status))
-            raise UserError(f"The run '{label}' ended early ({ended}): its claims cannot be judged.")
+            raise UserError(f"The run '{label}' ended early ({', '.join(status)}): its claims cannot be judged.")
     return panel.claims(results)
 
 

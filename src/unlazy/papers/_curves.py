@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from unlazy.papers._base import Axes
 
 
 def quadratic_times(end: float, count: int = 41) -> list[float]:
@@ -57,8 +56,23 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def label_axes(axes: Axes, x: str, title: str) -> None:
-    """Label one of several axes in a figure, in small type."""
+def label_axes(axes: Axes, x: str, title: str, legend: float | None = None, **properties: Any) -> None:
+    """Label one of several axes in a figure, in small type.
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    x, title
+        Label of the horizontal axis, and title.
+    legend
+        Font size of a legend; none if left out.
+    properties
+        Other properties of the axes, such as ``yscale="log"``.
+    """
+    axes.set(**properties)
+    if legend is not None:
+        axes.legend(fontsize=legend)
     axes.set_xlabel(x, fontsize=8)
     axes.set_title(title, fontsize=9)
     axes.tick_params(which="both", labelsize=7)

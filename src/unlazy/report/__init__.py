@@ -3,20 +3,14 @@
 from typing import TYPE_CHECKING
 
 # Names are imported when they are first used: `unlazy cite` must not wait for JAX.
-_HOMES = {
-    "Contents": "contents",
-    "Record": "record",
-    "cite": "citations",
-    "draw": "figures",
-    "export": "figures",
-    "gather": "contents",
-    "recipes": "record",
-    "records": "record",
-    "reproduce": "record",
-    "run_panel": "record",
-    "stem": "record",
-    "write_report": "html",
+_NAMES = {
+    "citations": "cite",
+    "contents": "Contents gather",
+    "figures": "draw export",
+    "html": "write_report",
+    "record": "Record recipes records reproduce run_panel stem",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from unlazy.report.citations import cite

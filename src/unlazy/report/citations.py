@@ -1,8 +1,8 @@
 """`unlazy cite`: BibTeX for the papers, data, methods and libraries that a run used.
 
-What a run used is read from its recipe: the words in it, the method that was chosen, and the papers that the members
-it names speak of in their docstrings. Entries are in `references.bib`; a paper that is not there but has a folder in
-`unlazy.papers` gets one from what the folder says of itself.
+What a run used is read from its recipe and from the method that was chosen. `references.bib` has a rule for each entry:
+the words that call for it. A member that lives in the folder of a paper calls for that paper. A paper that is not in
+`references.bib` but has a folder in `unlazy.papers` gets an entry from what the folder says of itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
+from unlazy._files import recipe_table
 from unlazy._listing import listing
 
 _FILE = Path(__file__).parent / "references.bib"
@@ -29,11 +30,14 @@ _SECTIONS = ("data", "network", "flow", "probes")
 def cite(path: Path) -> dict[str, str]:
     """Give the BibTeX entries, by key, of what a stored run (.nc), a panel's record (.json) or recipe (.toml) uses."""
     recipes, words = _used(path)
-    words |= {word for recipe in recipes for word in _words({name: recipe.get(name) for name in _SECTIONS})}
-    papers = _papers(words) | {
-        key for recipe in recipes for key in _keys() if str(recipe.get("name", "")).startswith(f"{key} ")
+    named = {(name, word) for recipe in recipes for name in _SECTIONS for word in _words(recipe.get(name))}
+    words |= {word for _, word in named} | {f"{name}.{word}" for name, word in named}
+    keys, known = _keys(), _entries()
+    papers = words & keys | {
+        _home(member) for kind in listing().values() for name, member in kind.items() if name in words
     }
-    known = _entries()
+    papers |= {key for recipe in recipes for key in keys if str(recipe.get("name", "")).startswith(f"{key} ")}
+    papers &= keys
     found = {key: text for key, (calls, text) in known.items() if calls & (words | papers | {"always"})}
     return found | {key: _from_folder(key) for key in sorted(papers) if key not in known}
 
@@ -42,7 +46,7 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
     """Give the recipes behind a file, and words that are not in them."""
     if path.suffix == ".nc":
         attributes = _attributes(path)
-        return [_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
+        return [recipe_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
     if path.suffix == ".json" and path.is_file():
         from unlazy.report.record import read_record
 
@@ -75,12 +79,6 @@ def _attributes(path: Path) -> dict[str, Any]:
     return dict(read_run(path).attrs)
 
 
-def _table(recipe: Any) -> dict[str, Any]:
-    """Read a stored recipe; a run that was made in Python has none."""
-    table = json.loads(recipe or "{}")
-    return table if isinstance(table, dict) else {}
-
-
 def _words(value: Any) -> Iterator[str]:
     """Go through all words of a recipe's sections, but for their names."""
     if isinstance(value, str):
@@ -94,19 +92,9 @@ def _words(value: Any) -> Iterator[str]:
             yield from _words(one)
 
 
-def _papers(words: set[str]) -> set[str]:
-    """Papers that the members named by these words come from: the first that each speaks of where it is explained.
-
-    What has an entry of its own, such as MNIST, comes from none of them.
-    """
-    keys = _keys()
-    found, own_entry = words & keys, {call for calls, _ in _entries().values() for call in calls}
-    for kind, members in listing().items():
-        for name, member in members.items() if kind not in ("theorem", "panel") else ():
-            if name in words - own_entry:
-                first = re.search("|".join(keys), member["doc"])
-                found |= {first[0]} if first else set()
-    return found
+def _home(member: dict[str, Any]) -> str:
+    """Give the key of the paper in whose folder a member lives, or nothing."""
+    return member["module"].removeprefix("unlazy.papers.").partition(".")[0]
 
 
 def _keys() -> set[str]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 import xarray as xr
 
 from unlazy._errors import UserError
+from unlazy._files import recipe_table
 from unlazy.lab import kept, read_run
 from unlazy.report.record import Record, digest, read_record, records
 
@@ -77,39 +78,31 @@ def _number(panel: str) -> int:
 
 def toml(recipe: str) -> str:
     """Write a recipe, stored as JSON, as the TOML file that `unlazy run` takes; other text stays as it is."""
-    try:
-        table = json.loads(recipe)
-    except ValueError:
-        return recipe
-    if not isinstance(table, dict):
+    table = recipe_table(recipe)
+    if not table:
         return recipe
     order = ("name", "seed", "seeds", "same_data", "dtype", "probes", "times", "data", "network", "flow")
     names = [*(name for name in order if name in table), *(name for name in table if name not in order)]
-    return "\n".join(f"{_key(name)} = {_value(table[name])}" for name in names if table[name] is not None)
+    return tomli_w.dumps(_given({name: table[name] for name in names})).rstrip()
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
-
-
-def _value(value: Any) -> str:
+def _given(value: Any) -> Any:
+    """Leave out entries that are None, which TOML cannot hold."""
     if isinstance(value, dict):
-        inside = ", ".join(f"{_key(name)} = {_value(one)}" for name, one in value.items() if one is not None)
-        return f"{{ {inside} }}" if inside else "{}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    # What JSON writes of strings, numbers and truth values, TOML reads; but it wants the character 7F escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return {name: _given(one) for name, one in value.items() if one is not None}
+    return [_given(one) for one in value] if isinstance(value, list) else value
 
 
 def seeds(recipes: Iterable[str]) -> str:
     """Say which seeds were run, in a few words."""
     spans = set()
     for recipe in recipes:
+        table = recipe_table(recipe)
+        if not table:
+            continue
         try:
-            table = json.loads(recipe)
             first, count = int(table.get("seed", 0)), int(table.get("seeds", 1))
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, TypeError):
             continue
         spans.add((first, first + count - 1))
     return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in sorted(spans))

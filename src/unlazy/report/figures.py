@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason
+from unlazy._files import atomic_write, writing
 from unlazy.figures import Style, fit, plain, styled
 from unlazy.papers import Panel, Results
 
@@ -69,16 +69,13 @@ def encode(figure: Figure, form: Format, title: str, style: Style = "screen") ->
 def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
     """Write a figure as ``base``.svg, .pdf and .csv, whichever are asked for, and give the files."""
     written = []
-    try:
+    with writing(f"The figure '{title}'", base.parent, "choose another --to"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for form in dict.fromkeys(formats):
             path = base.with_name(f"{base.name}.{form}")
             with atomic_write(path) as temporary:
                 temporary.write_bytes(encode(figure, form, title, style))
             written.append(path)
-    except OSError as error:
-        where = f"The figure '{title}' cannot be written to '{base.parent}'"
-        raise UserError(f"{where} ({reason(error)}): choose another --to.") from None
     return written
 
 

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from unlazy._files import recipe_table
+
 WIDTH, HEIGHT = 240, 200  # of the drawing, in pixels
 _UNIT = 10  # coordinates are kept in tenths of a pixel
 _MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 64  # the palette has seven colours; more dots hide each other
@@ -85,11 +87,7 @@ def reels(runs: Mapping[str, xr.Dataset], frames: int) -> list[Reel]:
 
 def _probes(run: xr.Dataset) -> Iterable[tuple[str, str, dict[str, Any]]]:
     """Kind, name in the result, and options of every probe of a stored run that looked more than once."""
-    try:
-        sections = json.loads(run.attrs.get("recipe") or "{}").get("probes", [])
-    except (ValueError, AttributeError):
-        return
-    for section in sections:
+    for section in recipe_table(run.attrs.get("recipe")).get("probes", []):
         options = {"kind": section} if isinstance(section, str) else dict(section)
         if options.get("when", "always") == "always" and isinstance(options.get("kind"), str):
             yield options["kind"], options.get("as", options["kind"]), options
@@ -99,12 +97,7 @@ def _widest(runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """Of runs that differ in nothing but widths, keep the one with most neurons."""
     best: dict[str, tuple[float, str]] = {}
     for label, run in runs.items():
-        try:
-            recipe = json.loads(run.attrs.get("recipe") or "{}")
-        except ValueError:
-            continue
-        if not isinstance(recipe, dict):
-            continue
+        recipe = recipe_table(run.attrs.get("recipe"))
         network = recipe.get("network")
         width = _strip(network) if isinstance(network, dict) else 0.0
         recipe.pop("name", None)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason, writable
-from unlazy.papers import Claim
+from unlazy._files import atomic_write, writable, writing
 from unlazy.report.citations import source
 from unlazy.report.contents import Contents, seeds, toml
-from unlazy.report.films import HEIGHT, WIDTH, Reel, reels
+from unlazy.report.films import HEIGHT, WIDTH, reels
 from unlazy.report.own_runs import Family, families, verdicts
 from unlazy.report.record import Record
 from unlazy.report.svg import harmless
@@ -26,31 +26,6 @@ from unlazy.report.svg import harmless
 _LARGEST = 10 * 2**20  # bytes: what goes through a mail
 _FRAMES = (13, 7, 4, 0)  # of a film; fewer where the page would become too large
 _TEMPLATES = Path(__file__).parent / "templates"
-
-
-@dataclass(frozen=True)
-class Article:
-    """What the page shows of one panel."""
-
-    anchor: str
-    key: str
-    title: str
-    settings: str
-    caption: str
-    seconds: float
-    command: str
-    claims: list[Claim]
-    verdicts: list[dict[str, Any]]
-    figure: Any  # markup, or None where there is none
-    reels: list[Reel]
-    recipes: dict[str, str]
-    seeds: str
-    made_by: dict[str, str]
-
-    @property
-    def held(self) -> int:
-        """How many claims hold."""
-        return sum(claim.holds for claim in self.claims)
 
 
 def find_place(path: Path, option: str) -> None:
@@ -73,18 +48,16 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
     else:
         size = f"{len(text) / 2**20:.0f} MiB"
         raise UserError(f"The report would have {size}: give fewer results, say single records RUNS/panels/*.json.")
-    try:
+    with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             temporary.write_bytes(text)
-    except OSError as error:
-        raise UserError(f"The report cannot be written to '{path}' ({reason(error)}): choose another file.") from None
     return path
 
 
 def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) -> str:
     """Give the report as text, with films of so many frames."""
-    papers: dict[str, list[Article]] = {}
+    papers: dict[str, list[dict[str, Any]]] = {}
     for index, record in enumerate(contents.records):
         papers.setdefault(record.paper, []).append(_panel(record, contents, index, frames))
     articles = [article for members in papers.values() for article in members]
@@ -95,9 +68,9 @@ def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) ->
         families=[(one, _figures(one), one.reels(frames)) for one in own],
         panels=len(articles),
         runs=len(contents.runs),
-        held=sum(article.held for article in articles),
-        total=sum(len(article.claims) for article in articles),
-        seconds=sum(article.seconds for article in articles) + sum(one.seconds for one in own),
+        held=sum(article["held"] for article in articles),
+        total=sum(len(article["claims"]) for article in articles),
+        seconds=sum(article["seconds"] for article in articles) + sum(one.seconds for one in own),
         width=WIDTH,
         height=HEIGHT,
     )
@@ -130,24 +103,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def _panel(record: Record, contents: Contents, index: int, frames: int) -> Article:
-    runs = contents.of_panel(record) if frames else {}
-    return Article(
-        anchor=f"p{index}",
-        key=f"{record.panel} at {record.scale} scale",
-        title=record.title,
-        settings=record.settings,
-        caption=record.caption,
-        seconds=record.seconds,
-        command=f"unlazy reproduce {record.panel} --scale {record.scale}",
-        claims=record.claims,
-        verdicts=verdicts(contents, record.digests),
-        figure=_figure(record.figure, f"p{index}", f"{record.title}. {record.alt or record.settings}"),
-        reels=reels(runs, frames),
-        recipes={label: toml(recipe) for label, recipe in record.recipes.items()},
-        seeds=seeds(record.recipes.values()),
-        made_by=record.made_by,
-    )
+def _panel(record: Record, contents: Contents, index: int, frames: int) -> dict[str, Any]:
+    """Give what the page shows of one panel."""
+    return msgspec.structs.asdict(record) | {
+        "anchor": f"p{index}",
+        "key": f"{record.panel} at {record.scale} scale",
+        "command": f"unlazy reproduce {record.panel} --scale {record.scale}",
+        "held": sum(claim.holds for claim in record.claims),
+        "verdicts": verdicts(contents, record.digests),
+        "figure": _figure(record.figure, f"p{index}", f"{record.title}. {record.alt or record.settings}"),
+        "reels": reels(contents.of_panel(record) if frames else {}, frames),
+        "recipes": {label: toml(recipe) for label, recipe in record.recipes.items()},
+        "seeds": seeds(record.recipes.values()),
+    }
 
 
 def _figures(family: Family) -> list[Any]:

@@ -5,7 +5,6 @@ Runs on the same kind of data are compared with each other. Everything is drawn 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ import numpy as np
 import xarray as xr
 
 from unlazy import figures
+from unlazy._files import recipe_table
 from unlazy.figures import Comparison, Group
+from unlazy.lab.store import statuses
 from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.figures import describe, encode
 from unlazy.report.films import Reel, reels
@@ -173,24 +174,16 @@ def _value(ends: np.ndarray) -> Value:
 def _detail(path: Path, run: xr.Dataset, contents: Contents) -> Detail:
     attributes = run.attrs
     recipe = str(attributes.get("recipe") or "")
-    status = attributes.get("status", "")
     return Detail(
         file=path.name,
         name=str(attributes.get("name") or path.stem),
         seeds=seeds([recipe]),
-        status=", ".join(sorted({status} if isinstance(status, str) else set(map(str, status)))),
+        status=", ".join(sorted(set(statuses(run)))),
         seconds=float(attributes.get("seconds", 0.0)),
-        recipe=toml(recipe) if _is_table(recipe) else "",
+        recipe=toml(recipe) if recipe_table(recipe) else "",
         made_by={one: str(attributes[one]) for one in _MADE_BY if one in attributes},
         verdicts=verdicts(contents, {"": str(attributes.get("digest", ""))}),
     )
-
-
-def _is_table(recipe: str) -> bool:
-    try:
-        return isinstance(json.loads(recipe), dict)
-    except ValueError:
-        return False
 
 
 def verdicts(contents: Contents, digests: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, reason
+from unlazy._files import atomic_write, writing
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.papers import Claim, Panel, Results, Scale, check_claims
 from unlazy.report.figures import describe, draw, encode
@@ -113,7 +113,7 @@ def _made_by(results: Results) -> dict[str, str]:
 
 def _write(record: Record, folder: Path) -> None:
     base = folder / "panels" / stem(record.panel, record.scale)
-    try:
+    with writing(f"The record of {record.panel}", base.parent, "choose another --out"):
         base.parent.mkdir(parents=True, exist_ok=True)
         for suffix, content in (
             (".svg", record.figure.encode()),
@@ -121,9 +121,6 @@ def _write(record: Record, folder: Path) -> None:
         ):
             with atomic_write(base.with_name(base.name + suffix)) as temporary:
                 temporary.write_bytes(content)
-    except OSError as error:
-        where = f"The record of {record.panel} cannot be written to '{base.parent}'"
-        raise UserError(f"{where} ({reason(error)}): choose another --out.") from None
 
 
 def records(folder: Path) -> list[Record]:

@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unlazy._tables import print_table
+from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, Recipe
 from unlazy.lab.runner import Told
+from unlazy.lab.store import statuses
 from unlazy.report.contents import Contents
 from unlazy.report.record import Record
 from unlazy.theory import Verdict
@@ -70,32 +71,29 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         _print_run(result, name, path)
 
 
+def _last(result: xr.Dataset) -> dict[str, float]:
+    """Give the last value of every probe, the mean over seeds and entries; what was seen at the end has no time."""
+    return {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
+
+
 def _ended(result: xr.Dataset, path: Path) -> dict[str, Any]:
-    ends = result.isel(time=-1).data_vars
-    last = {str(one): float(values.mean()) for one, values in ends.items()}
-    finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON knows no NaN
-    status = np.atleast_1d(result.attrs["status"]).tolist()
-    return {"run": str(path), "status": status, "seconds": round(float(result.attrs["seconds"]), 2), "last": finite}
+    finite = {one: value if isfinite(value) else None for one, value in _last(result).items()}  # JSON knows no NaN
+    seconds = round(float(result.attrs["seconds"]), 2)
+    return {"run": str(path), "status": statuses(result), "seconds": seconds, "last": finite}
 
 
 def _print_run(result: xr.Dataset, name: str, path: Path) -> None:
     from unlazy.flows import Status
 
-    ends = result.isel(time=-1).data_vars  # what was seen at the end only has no time
-    last = {str(one): float(values.mean()) for one, values in ends.items()}
-    given = result.attrs["status"]
-    status = [given] if isinstance(given, str) else [str(one) for one in given]
-    seconds = float(result.attrs["seconds"])
-    print_table(
-        ["probe", "last value (mean over seeds and entries)"], [[one, f"{value:.6g}"] for one, value in last.items()]
-    )
+    status, seconds = statuses(result), float(result.attrs["seconds"])
+    rows = [[one, f"{value:.6g}"] for one, value in _last(result).items()]
+    print_table(["probe", "last value (mean over seeds and entries)"], rows)
     for one in sorted(set(status) - {"finished"}):
         print(f"{name} stopped at t = {float(result['time'][-1]):g}: {Status[one].value}")
     kept = result.attrs["written"]
     print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {kept} in {path}")
     if "method" in result.attrs:  # older files do not say
-        counted = result.attrs["evaluations"]
-        total = int(sum(counted)) if hasattr(counted, "__len__") else int(counted)
+        total = int(np.sum(result.attrs["evaluations"]))
         print(f"Method: {result.attrs['method']}; {total:,} gradients.")
 
 
@@ -140,12 +138,7 @@ def _cell(value: Any) -> str:
 @contextmanager
 def telling(screen: Console) -> Iterator[Told]:
     """Show, on a terminal, one line of progress for each recipe."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
-    columns = (name, BarColumn(bar_width=24), TextColumn("{task.percentage:3.0f} %"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), note)
-    with Progress(*columns, *times, console=screen, disable=not screen.is_terminal) as progress:
+    with progress_bars(screen, disable=not screen.is_terminal) as progress:
         tasks: dict[str, Any] = {}
 
         def tell(recipe: Recipe, share: float, note: str) -> None:

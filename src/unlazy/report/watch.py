@@ -28,7 +28,7 @@ from unlazy._errors import UserError
 from unlazy._files import reason
 from unlazy.figures import rank, rounding
 from unlazy.lab import Note, notes, read_run
-from unlazy.lab.store import LIVE
+from unlazy.lab.store import LIVE, statuses
 from unlazy.report.html import render
 
 _FINISHED = 12  # runs that have ended, the newest first
@@ -156,8 +156,7 @@ def _done(path: Path) -> Job | None:
 @functools.lru_cache(maxsize=256)
 def _read(path: Path, _: int) -> Job:
     run = read_run(path)
-    status = run.attrs.get("status", "")
-    state = ", ".join(sorted({status} if isinstance(status, str) else set(map(str, status))))
+    state = ", ".join(sorted(set(statuses(run))))
     names = [str(name) for name in run.data_vars if run[name].dims == ("seed", "time")]
     seen = {name: [_finite(value) for value in run[name].values.mean(axis=0)] for name in names}
     times = run["time"].values

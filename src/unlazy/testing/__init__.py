@@ -11,18 +11,18 @@ Each raises `AssertionError` with a sentence that says what does not hold. unlaz
 
 from unlazy.testing._activations import ACTIVATION_CHECKS, check_activation
 from unlazy.testing._claims import check_panel, check_theorem
-from unlazy.testing._flows import check_flow
 from unlazy.testing._members import (
     check_data,
     check_embedding,
+    check_flow,
     check_law,
     check_loss,
     check_optimiser,
+    check_probe,
     check_scaling,
     check_schedule,
 )
 from unlazy.testing._networks import NETWORK_CHECKS, check_network
-from unlazy.testing._probes import check_probe
 
 __all__ = [
     "ACTIVATION_CHECKS",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy.activations import Activation
-from unlazy.testing._close import close
+from unlazy.testing._members import close
 
 _POINTS = np.concatenate([np.linspace(-6, 6, 241), np.random.default_rng(0).normal(size=200)])  # 0 and ±1 among them
 _GRID = np.round(np.linspace(-30, 30, 60_001), 3)

@@ -1,4 +1,4 @@
-"""What losses, data sets, laws, scalings, embeddings, optimisers and schedules must do, whoever wrote them."""
+"""What members of each kind but activations, networks, theorems and panels must do, whoever wrote them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from unlazy._errors import UserError
 from unlazy.activations import Tanh
 from unlazy.data import Dataset, as_dataset
-from unlazy.flows import Optimiser, Schedule
-from unlazy.losses import Loss
-from unlazy.networks import Embedding, Law, Scaling
-from unlazy.testing._close import close
+from unlazy.flows import Descent, Flow, Optimiser, Schedule, Status, Trajectory
+from unlazy.losses import Loss, Squared
+from unlazy.networks import Embedding, Law, Network, Scaling, split_trained
+from unlazy.probes import Observation, TrainLoss
+
+
+def close(found: Any, wanted: Any, rel: float, absolute: float, what: str) -> None:
+    """Assert that |found - wanted| <= absolute + rel |wanted| everywhere, with ``what`` as the message."""
+    one, other = np.asarray(found, float), np.asarray(wanted, float)
+    assert one.shape == other.shape, f"{what}: shapes {one.shape} and {other.shape} differ."
+    apart = np.abs(one - other) - absolute - rel * np.abs(other)
+    if not np.all(apart <= 0):  # NaN is not close to anything
+        worst = int(np.argmax(np.where(np.isnan(apart), np.inf, apart)))
+        raise AssertionError(f"{what}: {one.flat[worst]:.6g} is not {other.flat[worst]:.6g} within {rel:g}.")
 
 
 def check_loss(loss: Loss, y: Any = None) -> None:
@@ -189,3 +200,139 @@ def check_schedule(schedule: Schedule) -> None:
     alone = [float(schedule(jnp.asarray(step))) for step in (0, 1, 199)]
     close(alone, together[np.array([0, 1, 199])], 1e-6, 1e-12, "One step at a time gives other factors")
     assert eqx.tree_equal(schedule, schedule), "A schedule equals itself."
+
+
+def check_flow(flow: Flow, network: Network, data: Dataset, end: float = 2.0, tolerance: float = 1e-5) -> None:
+    """Check that a flow starts at the identity, continues bit for bit, and is the same with the same seed.
+
+    Parameters
+    ----------
+    flow
+        The flow.
+    network, data
+        A small network and data that it fits.
+    end
+        A time that takes at least two steps.
+    tolerance
+        Largest relative difference between a run that stops on its way and one that does not.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence that says what does not hold.
+    """
+    still = flow(network, data, [0.0], [TrainLoss()])
+    assert still.status is Status.finished, f"A run to t = 0 ended with: {still.status.value}"
+    assert np.array_equal(_parameters(still.final), _parameters(still.start)), "Parameters move in no time."
+    close(still.final(data.x), network(data.x), 1e-6, 1e-9, "At t = 0 the network is not the one that was given")
+
+    key = jax.random.key(5)
+    whole = flow(network, data, [end / 2, end], [TrainLoss()], key=key)
+    assert whole.status is Status.finished, f"The run ended with: {whole.status.value}"
+    again = flow(network, data, [end / 2, end], [TrainLoss()], key=key)
+    assert np.array_equal(_parameters(whole.final), _parameters(again.final)), "The same seed gives other bits."
+    first = flow(network, data, [end / 2], [TrainLoss()], key=key)
+    rest = flow.extend(first, [end], [TrainLoss()])
+    assert np.array_equal(_parameters(rest.final), _parameters(whole.final)), "Continuing differs from not stopping."
+    assert np.array_equal(rest.observed["train-loss"], whole.observed["train-loss"][1:]), (
+        "Continuing changes what is observed."
+    )
+    straight = flow(network, data, [end], key=key)
+    what = "A run that is observed on its way ends elsewhere"
+    close(_parameters(straight.final), _parameters(whole.final), tolerance, tolerance, what)
+
+
+def _parameters(network: Network) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(split_trained(network)[0])])
+
+
+_RATE, _END = 0.05, 0.2
+Evaluate = Callable[[Observation], Any]
+
+
+def check_probe(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> None:
+    """Check that a probe gives the same inside a flow and by hand, in every coordinate system.
+
+    Parameters
+    ----------
+    probe
+        The probe, or a plain function of an observation.
+    network, data
+        A small network on raw inputs and data that it fits.
+    loss
+        The loss to train on; squared error by default.
+
+    Raises
+    ------
+    AssertionError
+        With a sentence that says what does not hold.
+    """
+    for coordinates, run in short_runs({"it": probe}, network, data, loss).items():
+        inside_is_by_hand(run, coordinates)
+        results_are_finite_floats(run, coordinates)
+        works_under_vmap(probe, run)
+
+
+def short_runs(
+    probes: dict[str, Evaluate], network: Network, data: Dataset, loss: Loss | None = None
+) -> dict[str, Trajectory]:
+    """Train for a few steps in weights and, where that is possible, in Gram coordinates; probes watch both."""
+    flow = Descent(loss or Squared(), rate=_RATE, coordinates="weights")
+    runs = {"weights": flow(network, data, [0.0, _END], probes)}
+    if network.gram_form(data) is not None:
+        runs["gram"] = Descent(loss or Squared(), rate=_RATE, coordinates="gram")(network, data, [0.0, _END], probes)
+    return runs
+
+
+def fits(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> bool:
+    """Whether a probe is made for such a network; if not, it says so with a `UserError`."""
+    try:
+        eqx.filter_eval_shape(lambda n, d: _by_hand(probe, n, n, d, loss or Squared()), network.restore(), data)
+    except UserError:
+        return False
+    return True
+
+
+def _by_hand(probe: Evaluate, network: Network, start: Network, data: Dataset, loss: Loss) -> Any:
+    return probe(Observation(network, start, data, loss))
+
+
+def inside_is_by_hand(run: Trajectory, where: str) -> None:
+    """What probes saw inside the flow is what they give by hand on the networks at both ends."""
+    look = eqx.filter_jit(
+        lambda now, start, data: {name: _by_hand(one, now, start, data, run.loss) for name, one in run.probes.items()}
+    )
+    for index, now in ((0, run.start), (-1, run.final)):
+        by_hand = look(now, run.start, run.data)
+        for name in run.probes:
+            inside = jax.tree.map(lambda values, i=index: values[i], run.observed[name])
+            what = f"{name}, {where}: inside the flow it is not what it is by hand"
+            assert jax.tree.structure(inside) == jax.tree.structure(by_hand[name]), what
+            for one, other in zip(jax.tree.leaves(inside), jax.tree.leaves(by_hand[name]), strict=True):
+                close(one, other, 1e-6, 1e-8, what)
+
+
+def results_are_finite_floats(run: Trajectory, where: str) -> None:
+    """Results are arrays of finite numbers in the precision of the run."""
+    for name in run.probes:
+        leaves = jax.tree.leaves(run.observed[name])
+        assert leaves, f"{name}, {where}: a probe that returns nothing."
+        for leaf in leaves:
+            assert leaf.dtype == run.data.y.dtype, f"{name}, {where}: {leaf.dtype} in a run in {run.data.y.dtype}."
+            assert np.all(np.isfinite(leaf)), f"{name}, {where}: not all numbers are finite."
+
+
+def works_under_vmap(probe: Evaluate, run: Trajectory) -> None:
+    """Several runs can be observed at once."""
+    arrays, rest = zip(*(eqx.partition(one, eqx.is_array) for one in (run.final, run.start)), strict=True)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays)
+
+    def both(networks: Any) -> Any:
+        one = lambda some: _by_hand(probe, eqx.combine(some, rest[0]), run.start, run.data, run.loss)  # noqa: E731
+        return jax.vmap(one)(networks)
+
+    together = eqx.filter_jit(both)(stacked)
+    for index, network in enumerate((run.final, run.start)):
+        alone = eqx.filter_jit(lambda net: _by_hand(probe, net, run.start, run.data, run.loss))(network)
+        for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            close(one[index], other, 1e-6, 1e-8, "Under vmap a probe gives something else")

@@ -12,7 +12,7 @@ import numpy as np
 
 from unlazy.data import Dataset
 from unlazy.networks import Layout, Network, Prepared, jacobian_kernel, raw_inputs, split_trained, trained_rates
-from unlazy.testing._close import close
+from unlazy.testing._members import close
 
 # Compiled as wholes, as flows do; op by op, compiling all the small pieces takes several times as long.
 outputs = eqx.filter_jit(lambda network, x: network(x))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps, label_axes, median_range, plural
-from unlazy.papers.aiad2026._settings import epoch_of, epochs_of, full_rank, low_rank, times_of, trained
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026._shared import epoch_of, epochs_of, full_rank, low_rank, times_of, trained
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,7 @@ class LowAgainstFull(Panel):
             axes.axvline(bar * flow["schedule"]["every"] / epoch, color="#C1121F", linewidth=1.0, alpha=0.6)
         axes.set_yscale("log")
         axes.set_ylim(top=3 * float(_errors(some)[:, 0].max()))  # what diverges leaves the figure
-        axes.legend(fontsize=8)
-        label_axes(axes, "epoch", f"aiad2026, cos(2πx), width {option(some, 'network.widths.0')}: MSE")
+        label_axes(axes, "epoch", f"aiad2026, cos(2πx), width {option(some, 'network.widths.0')}: MSE", legend=8)
         return figure
 
 

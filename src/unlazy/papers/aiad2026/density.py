@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import label_axes, median_range, plural
-from unlazy.papers.aiad2026._settings import LEAKY, adam, epoch_of, epochs_of, low_rank, target_of, times_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026._shared import LEAKY, adam, epoch_of, epochs_of, low_rank, target_of, times_of
 
 
 @dataclass(frozen=True)

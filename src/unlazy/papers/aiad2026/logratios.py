@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import label_axes, log_steps, median_range, plural
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import LEAKY, epoch_of, epochs_of, low_rank, times_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026 import _shared as shared
+from unlazy.papers.aiad2026._shared import LEAKY, epoch_of, epochs_of, low_rank, times_of
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def recipe(scale: Scale, activation: str, seeds: int | None) -> Recipe:
             "train-loss",
             {"kind": "log-ratios", "x": 0.0, "block": _BLOCK},
             {"kind": "channel-spectrum", "frequencies": FREQUENCIES},
-            {"kind": "channels", "when": "end", "count": draw.LINE.size},
+            {"kind": "channels", "when": "end", "count": shared.LINE.size},
             "spikes",
         ],
         seeds=seeds or s.seeds,
@@ -133,10 +129,9 @@ class Largest(_LogRatios):
         shown = [q for q in (0, 1, 2, target // 2, target, 2 * target) if q <= FREQUENCIES]
         for index, q in enumerate(sorted(set(shown))):
             width = 2.4 if q == target else 1.0
-            draw.curve(axes[2], epochs_of(run), amplitudes[:, q], index, f"q = {q}", linewidth=width)
+            shared.curve(axes[2], epochs_of(run), amplitudes[:, q], index, f"q = {q}", linewidth=width)
         axes[2].set_xscale("symlog", linthresh=1.0)
-        axes[2].legend(fontsize=7)
-        label_axes(axes[2], "epoch", "amplitude of cos(πqx) in the output")
+        label_axes(axes[2], "epoch", "amplitude of cos(πqx) in the output", legend=7)
         figure.suptitle(f"aiad2026, cos({target}πx)", fontsize=10)
         return figure
 
@@ -165,10 +160,9 @@ class AllPairs(_LogRatios):
         upper = np.triu_indices(ratios.shape[1], 1)
         axes[0].plot(epochs_of(run), np.abs(ratios[:, upper[0], upper[1]]), color="0.6", linewidth=0.4, alpha=0.5)
         i, j = np.unravel_index(np.argmax(ratios[-1]), ratios[-1].shape)
-        draw.curve(axes[0], epochs_of(run), ratios[:, i, j], 1, f"R of channels {i + 1} and {j + 1}", linewidth=1.8)
+        shared.curve(axes[0], epochs_of(run), ratios[:, i, j], 1, f"R of channels {i + 1} and {j + 1}", linewidth=1.8)
         axes[0].set_xscale("symlog", linthresh=1.0)
-        axes[0].legend(fontsize=8)
-        label_axes(axes[0], "epoch", "|R_ij|, all pairs")
+        label_axes(axes[0], "epoch", "|R_ij|, all pairs", legend=8)
         order = np.argsort(ratios[-1][:, 0])[::-1]
         shown = ratios[-1][np.ix_(order, order)]
         reach = np.abs(shown).max()
@@ -180,7 +174,7 @@ class AllPairs(_LogRatios):
         for place, k in enumerate(order):
             high = place == 0
             axes[2].plot(
-                draw.LINE,
+                shared.LINE,
                 channels[:, k] / np.abs(channels[:, k]).max(),
                 color=ORDERED[1] if high else "0.6",
                 linewidth=1.8 if high else 0.6,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy.data import at_hand, images
 from unlazy.figures import ORDERED, band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, option
 from unlazy.papers._curves import label_axes, log_steps, plural
-from unlazy.papers.aiad2026._settings import epoch_of, full_rank, low_rank, steps_of, times_of, trained
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026._shared import epoch_of, full_rank, low_rank, steps_of, times_of, trained
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,12 @@ class Digits(Panel):
         left.set_xscale("log")
         left.legend(fontsize=7, loc="lower right")
         label_axes(left, "trained parameters", "test accuracy in % (open: the paper's)")
-        right.set_ylim(bottom=max(80.0, min(accuracy(run)[:, 1].min() for run in results.values())))
-        label_axes(right, "epoch", "test accuracy in %")
+        label_axes(
+            right,
+            "epoch",
+            "test accuracy in %",
+            ylim=(max(80.0, min(accuracy(run)[:, 1].min() for run in results.values())), None),
+        )
         data = option(next(iter(results.values())), "data")
         figure.suptitle(f"aiad2026, {_data_in_words(data)}, {data['n']:,} images", fontsize=10)
         return figure

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import label_axes, log_steps, median_range, plural
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import (
-    adam,
-    epoch_of,
-    epochs_of,
-    full_rank,
-    low_rank,
-    target_of,
-    times_of,
-    trained,
-)
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026 import _shared as shared
+from unlazy.papers.aiad2026._shared import adam, epoch_of, epochs_of, full_rank, low_rank, target_of, times_of, trained
 
 Pair = tuple[float, float]
 LONG = 10_000  # epochs of "all runs" in Table 4; Table 2 has 1,000 for this figure
@@ -80,7 +68,7 @@ def recipe(scale: Scale, name: str, seeds: int | None, harder: bool = False, lon
             "train-loss",
             "test-loss",
             {"kind": "channel-spectrum", "frequencies": _FREQUENCIES},
-            {"kind": "channels", "when": "end", "count": draw.LINE.size},
+            {"kind": "channels", "when": "end", "count": shared.LINE.size},
         ],
         seeds=seeds or s.seeds,
         dtype="float32",
@@ -143,10 +131,10 @@ class Prediction(Panel):
         groups = _groups(results)
         pair, main = next(iter(groups.items()))
         figure, axes = canvas(3, 14.0, 3.8)
-        axes[0].plot(draw.LINE, target(pair, draw.LINE), color=ORDERED[0], linewidth=1.6, label="target")
+        axes[0].plot(shared.LINE, target(pair, shared.LINE), color=ORDERED[0], linewidth=1.6, label="target")
         for index, name in ((1, FROZEN), (2, TRAINED)):
             shown = main[name]["channels.block-4"].values[0, :, 0]
-            draw.curve(axes[0], draw.LINE, shown, index, name, linestyle="--")
+            shared.curve(axes[0], shared.LINE, shown, index, name, linestyle="--")
         axes[0].legend(fontsize=7, loc="upper right")
         label_axes(axes[0], "x", f"({pair[0]:g}, {pair[1]:g}): target and predictions")
         index = 0
@@ -155,19 +143,13 @@ class Prediction(Panel):
                 band(axes[1], epochs_of(run)[1:], run["test-loss"].values[:, 1:], index, _label(name, other))
                 index += 1
         axes[1].axhspan(_FLOOR, 1e-4, color="0.5", alpha=0.12)
-        axes[1].set_xscale("log")
-        axes[1].set_yscale("log")
-        axes[1].legend(fontsize=7)
-        label_axes(axes[1], "epoch", "test MSE (grey: the paper's band)")
+        label_axes(axes[1], "epoch", "test MSE (grey: the paper's band)", legend=7, xscale="log", yscale="log")
         run = main[FROZEN]
         share = _shares(run)[0]
         shown = sorted({int(q) for q in np.linspace(2, share.shape[1] - 1, 6).round()})
         for place, q in enumerate(shown):
-            draw.curve(axes[2], epochs_of(run)[1:], share[1:, q], place, f"q = {q}")
-        axes[2].set_xscale("log")
-        axes[2].set_ylim(0, 1.6)
-        axes[2].legend(fontsize=7)
-        label_axes(axes[2], "epoch", "share of cos(πqx) learnt, RF-LR")
+            shared.curve(axes[2], epochs_of(run)[1:], share[1:, q], place, f"q = {q}")
+        label_axes(axes[2], "epoch", "share of cos(πqx) learnt, RF-LR", legend=7, xscale="log", ylim=(0, 1.6))
         return figure
 
 
@@ -182,10 +164,10 @@ def _groups(results: Results) -> dict[Pair, dict[str, xr.Dataset]]:
 
 def _amplitudes(values: np.ndarray) -> np.ndarray:
     """a_q of a function on the line, as `ChannelSpectrum` has it."""
-    weight = np.ones(draw.LINE.size)
+    weight = np.ones(shared.LINE.size)
     weight[[0, -1]] = 0.5
     order = np.arange(_FREQUENCIES + 1)[:, None]
-    waves = np.cos(np.pi * order * draw.LINE[None])
+    waves = np.cos(np.pi * order * shared.LINE[None])
     return np.abs(np.where(order[:, 0] > 0, 2.0, 1.0) * (waves @ (weight * values)) / weight.sum())
 
 
@@ -197,7 +179,7 @@ def _top(pair: Pair) -> int:
 def _shares(run: xr.Dataset) -> np.ndarray:
     """Amplitude in the output over that in the target: (seeds, looks, frequencies)."""
     pair = target_of(run)
-    wanted = _amplitudes(target(pair, draw.LINE))[: _top(pair) + 1]
+    wanted = _amplitudes(target(pair, shared.LINE))[: _top(pair) + 1]
     return run["channel-spectrum.block-4"].values[:, :, : _top(pair) + 1, 0] / np.maximum(wanted, 1e-3)
 
 
@@ -234,7 +216,7 @@ def _low_first(run: xr.Dataset) -> Claim:
     shares = np.median(_shares(run), axis=0)
     top = shares.shape[1] - 1
     pair = target_of(run)
-    wanted = _amplitudes(target(pair, draw.LINE))[: top + 1]
+    wanted = _amplitudes(target(pair, shared.LINE))[: top + 1]
     clear = np.flatnonzero(wanted > 0.3 * wanted.max())
     low, high = clear[clear <= np.median(clear)], clear[clear > np.median(clear)]
     epochs = epochs_of(run)

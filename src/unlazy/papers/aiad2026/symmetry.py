@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps, label_axes, median_range, plural
-from unlazy.papers.aiad2026 import _draw as draw
-from unlazy.papers.aiad2026._settings import adam, epoch_of, epochs_of, low_rank, target_of, times_of
+from unlazy.papers.aiad2026 import _shared as shared
+from unlazy.papers.aiad2026._shared import adam, epoch_of, epochs_of, low_rank, target_of, times_of
 from unlazy.papers.aiad2026.probes import odd_share
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Table 2 says 10,000. As the rate falls, 99.5 % of their clock is over after 5,000. Less will not do: nothing is learnt
 # before the rate is small, after some 2,000 epochs; so it is in the losses that the authors published.
@@ -74,7 +69,7 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
             "test-loss",
             "symmetry-defect",
             "spikes",
-            {"kind": "channels", "when": "end", "count": draw.LINE.size},
+            {"kind": "channels", "when": "end", "count": shared.LINE.size},
             *(
                 {
                     "kind": "preactivations",
@@ -82,7 +77,7 @@ def recipe(scale: Scale, name: str, seeds: int | None) -> Recipe:
                     "when": "end",
                     "block": block_of(layer),
                     "neurons": _NEURONS,
-                    "count": draw.LINE.size,
+                    "count": shared.LINE.size,
                 }
                 for layer in s.maps[2:]
             ),
@@ -127,7 +122,7 @@ class _Symmetry(Panel):
         second = _channel(run, late) if self.shown == TRAINED else _neuron(run, middle)
         pictures = [_channel(run, early), second, _neuron(run, last)]
         for axis, (values, title) in zip(axes[:3], pictures, strict=True):
-            draw.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
+            shared.mirrored(axis, values, 1 if self.shown == FROZEN else 2, title)
             defect, shape = _odd_shares(np.stack([values, values - values.mean()], axis=1))
             told = f"{title}\ndefect {defect:.2g}, of what varies {shape:.2g}"
             label_axes(axis, "x", told)
@@ -218,13 +213,10 @@ def shape_defects(run: xr.Dataset) -> np.ndarray:
 def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
     for index, (name, run) in enumerate(results.items()):
         found = defects(run)
-        draw.curve(axes, np.asarray(blocks), np.median(found, axis=0), index, name, marker="o", markersize=4)
+        shared.curve(axes, np.asarray(blocks), np.median(found, axis=0), index, name, marker="o", markersize=4)
         for seed in found:
-            draw.curve(axes, np.asarray(blocks), seed, index, linestyle="none", marker=".", markersize=3, alpha=0.6)
-    axes.set_yscale("log")
-    axes.set_xticks(blocks)
-    axes.legend(fontsize=7)
-    label_axes(axes, "block", "symmetry defect at the end")
+            shared.curve(axes, np.asarray(blocks), seed, index, linestyle="none", marker=".", markersize=3, alpha=0.6)
+    label_axes(axes, "block", "symmetry defect at the end", legend=7, yscale="log", xticks=blocks)
 
 
 def _more_even(results: Results) -> Claim:

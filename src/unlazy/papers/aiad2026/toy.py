@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import label_axes, median_range, plural
-from unlazy.papers.aiad2026 import _draw as draw
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from unlazy.papers.aiad2026 import _shared as shared
 
 
 @dataclass(frozen=True)
@@ -134,10 +130,7 @@ class _Toy(Panel):
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """With an infinite and with a finite first layer."""
-        return {
-            INFINITE: recipe(scale, float("inf"), seeds),
-            FINITE: recipe(scale, _SCALES[scale].finite, seeds),
-        }
+        return {INFINITE: recipe(scale, float("inf"), seeds), FINITE: recipe(scale, _SCALES[scale].finite, seeds)}
 
 
 class ChannelsInTime(_Toy):
@@ -170,8 +163,12 @@ class ChannelsInTime(_Toy):
                 axis.plot(LINE, finite, color=colour, linewidth=0.7, alpha=0.7)
                 axis.plot(-_DELTA, values[_LEFT], "o", color=colour, markersize=5)
             _points(axis)
-            axis.set_ylim(-reach, reach)
-            label_axes(axis, "x", f"{name} = {along.times[shot]:.2g}: R_12(x_0) = {along.ratio[shot]:.3f}")
+            label_axes(
+                axis,
+                "x",
+                f"{name} = {along.times[shot]:.2g}: R_12(x_0) = {along.ratio[shot]:.3f}",
+                ylim=(-reach, reach),
+            )
         axes[0].legend(fontsize=8)
         return figure
 
@@ -198,33 +195,31 @@ class TwoSidedStep(_Toy):
         figure, axes = canvas(3, 12.0, 3.6)
         run = results[INFINITE]
         output = run["channels.block-2"].values[0, :, :, 0]
-        draw.curve(axes[0], LINE, output[0], 5, "output at the start")
-        draw.curve(axes[0], LINE, output[-1], 1, "output at the end", linestyle="-", linewidth=1.8)
+        shared.curve(axes[0], LINE, output[0], 5, "output at the start")
+        shared.curve(axes[0], LINE, output[-1], 1, "output at the end", linestyle="-", linewidth=1.8)
         axes[0].plot([-_DELTA, _DELTA], [_HEIGHT, -_HEIGHT], "o", color=ORDERED[2], label="target")
         _points(axes[0])
-        axes[0].legend(fontsize=7)
-        label_axes(axes[0], "x", "target and output")
+        label_axes(axes[0], "x", "target and output", legend=7)
         own = kernel(np.array([_DELTA]), _DELTA)[0]
         for index, (point, name) in enumerate(((-_DELTA, "x_0"), (_DELTA, "x_1"))):
-            draw.curve(axes[1], LINE, kernel(LINE, point) / own, 1 + index, f"K(x, {name})", linewidth=1.8)
+            shared.curve(axes[1], LINE, kernel(LINE, point) / own, 1 + index, f"K(x, {name})", linewidth=1.8)
         _points(axes[1])
         axes[1].legend(fontsize=8)
         cross = kernel(np.array([-_DELTA]), _DELTA)[0] / own
         label_axes(axes[1], "x", f"kernel bumps; K(x_0, x_1) = {cross:.2f} K(x_0, x_0)")
         for seed in range(run["seed"].size):
-            draw.curve(axes[2], run["time"].values, follow(run, seed).ratio, 1, linestyle="-", linewidth=1.4)
-            draw.curve(
+            shared.curve(axes[2], run["time"].values, follow(run, seed).ratio, 1, linestyle="-", linewidth=1.4)
+            shared.curve(
                 axes[2], run["time"].values, follow(results[FINITE], seed).ratio, 5, linestyle="-", linewidth=0.8
             )
         along = follow(run)
         first, last = along.stretch
         if last >= first:
             axes[2].axvspan(along.times[first], along.times[last], color=ORDERED[3], alpha=0.15, label="(i)-(iii) hold")
-        draw.curve(axes[2], along.times, along.rho, 2, "ρ_0 of (iii)", linestyle="--")
+        shared.curve(axes[2], along.times, along.rho, 2, "ρ_0 of (iii)", linestyle="--")
         axes[2].plot([], [], color=ORDERED[1], label="R_12, infinite")
         axes[2].plot([], [], color=ORDERED[5], linewidth=0.8, label="R_12, finite")
-        axes[2].legend(fontsize=7)
-        label_axes(axes[2], "t", "R_12 at x_0")
+        label_axes(axes[2], "t", "R_12 at x_0", legend=7)
         return figure
 
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, values
 from unlazy.papers._curves import label_axes, plural
-from unlazy.papers.aiad2026._settings import MSE
+from unlazy.papers.aiad2026._shared import MSE
 from unlazy.theory.coupling import fitted_exponent
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -34,13 +30,7 @@ class _Sizes:
 
 _SCALES: dict[Scale, _Sizes] = {
     "quick": _Sizes(
-        (64, 256, 1024, 4096),
-        8192,
-        16,
-        (1 / 4, 1 / 8, 1 / 16, 1 / 32),
-        tuple(2.0**-k for k in range(3, 8)),
-        2000,
-        24,
+        (64, 256, 1024, 4096), 8192, 16, (1 / 4, 1 / 8, 1 / 16, 1 / 32), tuple(2.0**-k for k in range(3, 8)), 2000, 24
     ),
     "paper": _Sizes(
         (64, 128, 256, 512, 1024, 2048, 4096),
@@ -160,8 +150,9 @@ class AgainstWidth(Panel):
         fit = np.exp(np.mean(np.log(_size(apart)) - np.log(scale)))
         left.plot(widths, fit * scale, color=ORDERED[0], linestyle="--", label="√(1/n - 1/N)")
         left.set_xticks(widths, [str(int(n)) for n in widths])
-        left.legend(fontsize=8)
-        label_axes(left, "width n", f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})")
+        label_axes(
+            left, "width n", f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})", legend=8
+        )
         for index, (start, name, law) in enumerate(((STEP, "all samples", 1.0), (BATCH, "one sample a step", 0.5))):
             steps, apart, power = by_step(results, start)
             _dots(right, steps, apart, 2 + index)
@@ -169,8 +160,7 @@ class AgainstWidth(Panel):
             right.plot(
                 steps, fit * steps**law, color=ORDERED[2 + index], linestyle="--", label=f"{name}: {power:.2f} fitted"
             )
-        right.legend(fontsize=8)
-        label_axes(right, "step ε", "D_T to the flow (dashed: powers 1 and ½)")
+        label_axes(right, "step ε", "D_T to the flow (dashed: powers 1 and ½)", legend=8)
         return figure
 
 
@@ -179,8 +169,7 @@ def _size(apart: np.ndarray) -> np.ndarray:
 
 
 def _dots(axes: Axes, x: np.ndarray, apart: np.ndarray, index: int) -> None:
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log")
     axes.minorticks_off()
     axes.plot(x, apart, ".", color=ORDERED[index], markersize=3, alpha=0.35)
     axes.plot(x, _size(apart), "o", color=ORDERED[index], markersize=5)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unlazy.data import at_hand, images
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, values
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, values
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.caron2023 import _claims as claims
-from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import TEXT, Setting, label, network
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.caron2023 import _shared as shared
+from unlazy.papers.caron2023._shared import TEXT, Setting, label, network
 
 
 @dataclass(frozen=True)
@@ -65,13 +61,7 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
         name=f"caron2023 {data['kind']} patches {label(setting)}",
         data=data,
         network=network(sizes.width, setting, embedding=embedding),
-        flow={
-            "kind": "descent",
-            "rate": _RATE,
-            "batch": _BATCH,
-            "loss": "cross-entropy",
-            "coordinates": "weights",
-        },
+        flow={"kind": "descent", "rate": _RATE, "batch": _BATCH, "loss": "cross-entropy", "coordinates": "weights"},
         times=[_RATE * step for step in dict.fromkeys(times)],
         probes=["test-loss", "test-error", "weight-movement", {"kind": "pruning", "when": "end"}],
         seeds=seeds or sizes.seeds,
@@ -110,20 +100,20 @@ class Cifar(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """Weights and pruning, as before."""
         return [
-            claims.weights_move(results),
-            claims.prunes(results, "test_risk", "test risk"),
-            claims.prunes(results, "test_error", "share of errors on the test set"),
+            shared.weights_move(results),
+            shared.prunes(results, "test_risk", "test risk"),
+            shared.prunes(results, "test_error", "share of errors on the test set"),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Four axes in a row, as in the paper."""
         runs = {name: run.assign_coords(time=np.asarray(run["time"]) / _RATE) for name, run in results.items()}
         figure, axes = canvas(4, 13.0, 3.2)
-        draw.risk(axes[0], runs, "test-loss", "test risk")
+        shared.draw_risk(axes[0], runs, "test-loss", "test risk")
         axes[0].set_xlabel(_STEPS, fontsize=8)
-        draw.weights(axes[1], runs, _STEPS)
-        draw.pruning(axes[2], runs, "test_risk", "test risk, pruned")
-        draw.pruning(axes[3], runs, "test_error", "test accuracy, pruned")
+        shared.draw_weights(axes[1], runs, _STEPS)
+        shared.draw_pruning(axes[2], runs, "test_risk", "test risk, pruned")
+        shared.draw_pruning(axes[3], runs, "test_error", "test accuracy, pruned")
         axes[0].legend(fontsize=7)
         data = "digits" if "digits" in values(results, "data.kind") else "CIFAR-10"
         figure.suptitle(f"caron2023, {data} on random patches (a stand-in for pretrained features)", fontsize=10)

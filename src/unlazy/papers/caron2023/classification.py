@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unlazy.data import at_hand, images
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, values
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.caron2023 import _claims as claims
-from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, network
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.caron2023 import _shared as shared
+from unlazy.papers.caron2023._shared import FLOW, TEXT, Setting, label, network
 
 
 @dataclass(frozen=True)
@@ -55,12 +51,7 @@ def recipe(scale: Scale, setting: Setting, seeds: int | None) -> Recipe:
     real = scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES)
     return Recipe(
         name=f"caron2023 {'mnist' if real else 'digits'} {label(setting)}",
-        data={
-            "kind": "mnist" if real else "digits",
-            "n": sizes.n,
-            "n_test": sizes.n_test,
-            "n_held": sizes.n_held,
-        },
+        data={"kind": "mnist" if real else "digits", "n": sizes.n, "n_test": sizes.n_test, "n_held": sizes.n_held},
         network=network(sizes.width, setting),
         flow=FLOW,
         times=quadratic_times(sizes.end, sizes.looks),
@@ -108,17 +99,17 @@ class DigitImages(_Digits):
     def claims(self, results: Results) -> list[Claim]:
         """As for regression; Theorem 4.1 speaks of one output only."""
         return [
-            claims.faster(results),
-            claims.eigenvalues(results),
-            claims.weights_move(results),
-            claims.kernel_moves(results),
-            claims.prunes(results),
-            claims.transfers(results, _COUNTS, classes=10),
+            shared.faster(results),
+            shared.eigenvalues(results),
+            shared.weights_move(results),
+            shared.kernel_moves(results),
+            shared.prunes(results),
+            shared.transfers(results, _COUNTS, classes=10),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
-        return draw.everything(results, _COUNTS, f"caron2023, {_data_in_words(results)}")
+        return shared.draw_everything(results, _COUNTS, f"caron2023, {_data_in_words(results)}")
 
 
 class DigitSubset(_Digits):
@@ -132,15 +123,15 @@ class DigitSubset(_Digits):
     def claims(self, results: Results) -> list[Claim]:
         """Pruning and transfer, by accuracy."""
         return [
-            claims.prunes(results, "test_error", "share of errors on the test set"),
-            claims.transfers(results, _COUNTS, classes=10, what="test_error", words="share of errors"),
+            shared.prunes(results, "test_error", "share of errors on the test set"),
+            shared.transfers(results, _COUNTS, classes=10, what="test_error", words="share of errors"),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Two axes, as in the paper."""
         figure, axes = canvas(2, 8.0, 3.4)
-        draw.pruning(axes[0], results, "test_error", "test accuracy, pruned")
-        draw.transfer(axes[1], results, _COUNTS, "test_error", "test accuracy, transferred")
+        shared.draw_pruning(axes[0], results, "test_error", "test accuracy, pruned")
+        shared.draw_transfer(axes[1], results, _COUNTS, "test_error", "test accuracy, transferred")
         axes[0].legend(fontsize=7)
         figure.suptitle(f"caron2023, {_data_in_words(results)}", fontsize=10)
         return figure

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from unlazy.data import at_hand, tabular
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, values
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.caron2023 import _claims as claims
-from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import FLOW, TEXT, Setting, label, network
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.caron2023 import _shared as shared
+from unlazy.papers.caron2023._shared import FLOW, TEXT, Setting, label, network
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def _data_in_words(results: Results, name: str) -> str:
     return f"simulated data instead of {name}" if "sphere-sine" in values(results, "data.kind") else name
 
 
-def floors(sets: claims.Sets) -> np.ndarray:
+def floors(sets: shared.Sets) -> np.ndarray:
     """Give the least mean of (f - y)² that a function can have where equal inputs have different targets, by seed."""
     found = []
     for x, y in sets:
@@ -134,20 +130,20 @@ class Regression(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """All that the paper says of its regression experiments."""
         one = next(iter(results.values()))
-        sets = claims.training_sets(one)
+        sets = shared.training_sets(one)
         return [
-            claims.faster(results, floors(sets)),
-            claims.eigenvalues(results, claims.gates_between(sets, one["weight-movement.hidden"].shape[2])),
-            claims.weights_move(results),
-            claims.kernel_moves(results),
-            claims.prunes(results),
-            claims.transfers(results, _COUNTS),
-            claims.theorem(results, "bcd"),
+            shared.faster(results, floors(sets)),
+            shared.eigenvalues(results, shared.gates_between(sets, one["weight-movement.hidden"].shape[2])),
+            shared.weights_move(results),
+            shared.kernel_moves(results),
+            shared.prunes(results),
+            shared.transfers(results, _COUNTS),
+            shared.theorem(results, "bcd"),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
-        return draw.everything(results, _COUNTS, f"caron2023, {_data_in_words(results, self.name)}")
+        return shared.draw_everything(results, _COUNTS, f"caron2023, {_data_in_words(results, self.name)}")
 
 
 class RegressionSubset(Panel):
@@ -170,19 +166,19 @@ class RegressionSubset(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """What each of the four axes shows."""
         return [
-            claims.weights_move(_of(results, "concrete")),
-            claims.kernel_moves(_of(results, "energy")),
-            claims.prunes(_of(results, "airfoil")),
-            claims.transfers(_of(results, "plant"), _COUNTS),
+            shared.weights_move(_of(results, "concrete")),
+            shared.kernel_moves(_of(results, "energy")),
+            shared.prunes(_of(results, "airfoil")),
+            shared.transfers(_of(results, "plant"), _COUNTS),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Four axes in a row, as in the paper."""
         figure, axes = canvas(4, 13.0, 3.4)
-        draw.weights(axes[0], _of(results, "concrete"))
-        draw.kernel(axes[1], _of(results, "energy"))
-        draw.pruning(axes[2], _of(results, "airfoil"), "train_risk", "training risk, pruned")
-        draw.transfer(axes[3], _of(results, "plant"), _COUNTS, "test_risk", "test risk, transferred")
+        shared.draw_weights(axes[0], _of(results, "concrete"))
+        shared.draw_kernel(axes[1], _of(results, "energy"))
+        shared.draw_pruning(axes[2], _of(results, "airfoil"), "train_risk", "training risk, pruned")
+        shared.draw_transfer(axes[3], _of(results, "plant"), _COUNTS, "test_risk", "test risk, transferred")
         for one, name in zip(axes, _SETS, strict=True):
             one.set_title(f"{_data_in_words(_of(results, name), name)}: {one.get_title()}", fontsize=8)
         axes[0].legend(fontsize=7)

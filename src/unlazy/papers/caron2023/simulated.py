@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale
 from unlazy.papers._curves import mean_sd, quadratic_times
-from unlazy.papers.caron2023 import _claims as claims
-from unlazy.papers.caron2023 import _draw as draw
-from unlazy.papers.caron2023._settings import (
-    FLOW,
-    RELEASED,
-    TEXT,
-    Setting,
-    end_risk,
-    label,
-    listed,
-    network,
-    setting_of,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.caron2023 import _shared as shared
+from unlazy.papers.caron2023._shared import FLOW, RELEASED, TEXT, Setting, end_risk, label, listed, network, setting_of
 
 
 @dataclass(frozen=True)
@@ -90,20 +75,20 @@ class Simulated(Panel):
         """Risk, rate and eigenvalues with γ; movement against γ and α; Theorem 4.1 along the way."""
         return [
             _near_zero(results),
-            claims.faster(results),
-            claims.eigenvalues(results),
-            claims.weights_move(results),
-            claims.kernel_moves(results),
-            claims.theorem(results),
+            shared.faster(results),
+            shared.eigenvalues(results),
+            shared.weights_move(results),
+            shared.kernel_moves(results),
+            shared.theorem(results),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Four axes in a row, as in the paper."""
         figure, axes = canvas(4, 13.0, 3.2)
-        draw.risk(axes[0], results)
-        draw.weights(axes[1], results)
-        draw.kernel(axes[2], results)
-        draw.smallest(axes[3], results)
+        shared.draw_risk(axes[0], results)
+        shared.draw_weights(axes[1], results)
+        shared.draw_kernel(axes[2], results)
+        shared.draw_smallest(axes[3], results)
         axes[0].legend(fontsize=7)
         figure.suptitle(f"caron2023, simulated data, noise {self.noise:g}", fontsize=10)
         return figure

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 from scipy.special import zeta
 
 from unlazy.activations import Relu
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe, draw_data
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
-from unlazy.papers.caron2023._settings import network, setting_of
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers.caron2023._shared import network, setting_of
 from unlazy.papers.caron2023.theorems import node_variance
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -100,8 +96,7 @@ class SquaredWeights(Panel):
         dots = [setting_of(run)[1] for run in results.values()]
         named = "variance of the NTG / C₀"
         axes.errorbar(dots, seen[:, 0], _ERRORS * seen[:, 1], fmt="o", color=ORDERED[2], capsize=3, label=named)
-        axes.set_xlabel("α")
-        axes.set_ylabel("Σ λ̃_j²")
+        axes.set(xlabel="α", ylabel="Σ λ̃_j²")
         axes.legend(fontsize=8)
         return figure
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import band, bars, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, grid
 from unlazy.papers._curves import quadratic_times
-from unlazy.papers.chen2022._curves import AGREE, distance, sizes_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.chen2022._shared import AGREE, distance, sizes_of
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,7 @@ class AgainstSamples(Panel):
         for index, model in enumerate(_MODELS):
             ends = np.stack([_end(runs[model, width, n]) for n in samples], axis=1)
             bars(axes, samples, ends, index, f"{model} shallow network")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("n")
-        axes.set_ylabel("test error, mean of ½ (f - y)²")
+        axes.set(ylim=(0, None), xlabel="n", ylabel="test error, mean of ½ (f - y)²")
         axes.set_title(f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}", fontsize=10)
         axes.legend()
         return figure
@@ -165,8 +159,7 @@ class AgainstSteps(Panel):
                     run, label = runs[model, m, n], f"{model}, m = {m}"
                     band(above[column], run["time"].values, run["train-loss"].values, index, label, dash=dash)
                     band(below[column], run["time"].values, run["test-loss"].values, index, label, dash=dash)
-            above[column].set_yscale("log")
-            above[column].set_ylim(bottom=_BOTTOM)
+            above[column].set(yscale="log", ylim=(_BOTTOM, None))
             above[column].set_title(f"n = {n}", fontsize=10)
             below[column].set_xlabel("t (GD steps of size 1)")
         top = max(one.get_ylim()[1] for one in below)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unlazy.figures import band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
-from unlazy.papers.chen2022._curves import AGREE, FLOOR, STRAIGHT, decay, distance, sizes_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, grid
+from unlazy.papers.chen2022._shared import AGREE, FLOOR, STRAIGHT, decay, distance, sizes_of
 
 
 @dataclass(frozen=True)
@@ -118,10 +114,12 @@ class RandomLabels(Panel):
         for index, n in enumerate(_SAMPLES):
             run = runs[shown, n]
             band(axes, run["time"].values, run["train-loss"].values, index, f"n = {n}")
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=1e-14)
-        axes.set_xlabel("t (GD steps of size 1)")
-        axes.set_ylabel("training loss, mean of ½ (f - y)²")
+        axes.set(
+            yscale="log",
+            ylim=(1e-14, None),
+            xlabel="t (GD steps of size 1)",
+            ylabel="training loss, mean of ½ (f - y)²",
+        )
         axes.set_title(f"chen2022, experiment 1: random labels, d = 20, m = {shown}", fontsize=10)
         axes.legend()
         return figure

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, SCALING, band, bars, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, grid
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, grid
 from unlazy.papers._curves import exponent, plural, quadratic_times
-from unlazy.papers.chen2022._curves import FLOOR, bound, decay, sizes_of
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from unlazy.papers.chen2022._shared import FLOOR, bound, decay, sizes_of
 
 
 @dataclass(frozen=True)
@@ -145,9 +141,7 @@ class TestErrors(Panel):
         for model, options in _MODELS.items():
             ends = np.stack([runs[model, width, n]["test-loss"].values[:, -1] for n in samples], axis=1)
             bars(axes, samples, ends, SCALING[options["scaling"]], model)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("n")
-        axes.set_ylabel("test error, mean of ½ (f - y)²")
+        axes.set(ylim=(0, None), xlabel="n", ylabel="test error, mean of ½ (f - y)²")
         axes.set_title(f"chen2022, experiment 3: three scalings, m = {width}", fontsize=10)
         axes.legend()
         return figure
@@ -218,8 +212,7 @@ def _curves(axes: Axes, runs: dict[int, xr.Dataset]) -> None:
         band(axes, times, run["train-loss"].values, index, f"m = {m}", dash=0)
         band(axes, times, run["test-loss"].values, index, "_test", dash=1)
         axes.set_xticks([0, times[-1] / 2, times[-1]])
-    axes.set_yscale("log")
-    axes.set_xlabel("t (GD steps of size 1)")
+    axes.set(yscale="log", xlabel="t (GD steps of size 1)")
 
 
 def _scatter(axes: Axes, run: xr.Dataset) -> None:
@@ -227,8 +220,7 @@ def _scatter(axes: Axes, run: xr.Dataset) -> None:
     for when, colour, label in ((-1, ORDERED[1], "after training"), (0, ORDERED[2], "before")):  # the wider cloud first
         x, y = (run[f"feature-pair.hidden.{which}"].values[0, when] for which in ("train", "test"))
         axes.plot(x, y, ".", color=colour, markersize=2, alpha=0.5, label=label, rasterized=True)
-    axes.set_xlabel("h_i(x₁), x₁ in the training set")
-    axes.set_ylabel("h_i(x₂), x₂ in the test set")
+    axes.set(xlabel="h_i(x₁), x₁ in the training set", ylabel="h_i(x₂), x₂ in the test set")
 
 
 def _runs(results: Results) -> dict[tuple[str, int, int], xr.Dataset]:

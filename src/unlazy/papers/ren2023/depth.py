@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import DASHES, ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
-from unlazy.papers.ren2023._settings import learner
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
+from unlazy.papers.ren2023._shared import learner
 
 
 @dataclass(frozen=True)
@@ -149,11 +145,9 @@ class DepthSeparation(Panel):
             counts = sorted(curve)
             line = DASHES[index]
             axes.plot(counts, [curve[n] for n in counts], marker="o", color=ORDERED[index], linestyle=line, label=name)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         axes.minorticks_off()
-        axes.set_xlabel("trained parameters")
-        axes.set_ylabel("loss")
+        axes.set(xlabel="trained parameters", ylabel="loss")
         axes.legend(fontsize=8)
         return figure
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import band, canvas
 from unlazy.lab import Recipe, Times, draw_data
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option, recipe_of
 from unlazy.papers._curves import exponent, label_axes, min_max, plural
-from unlazy.papers.ren2023 import _draw as draw
-from unlazy.papers.ren2023._settings import (
-    CLIPS,
-    CONSTANT,
-    FINITE_STAGES,
-    INFINITE,
-    STAGES,
-    constant_loss,
-    fall_times,
-    label,
-    learner,
-    main_label,
-    stages_of,
-    step_times,
-    times_of_loss,
-    widths_of,
-)
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.ren2023 import _shared as shared
+from unlazy.papers.ren2023._shared import CLIPS, CONSTANT, FINITE_STAGES, INFINITE, STAGES
 
 
 @dataclass(frozen=True)
@@ -91,14 +72,14 @@ class Training(Panel):
         return Recipe(
             name=f"ren2023 fig2 m_1 = {width}",
             data={"kind": "spherical", "n": s.evaluated, "d": s.d},
-            network=learner((width, s.above), s.d, _SPREAD, _START),
+            network=shared.learner((width, s.above), s.d, _SPREAD, _START),
             flow={
                 "kind": "descent",
                 "rate": s.step,
                 "batch": s.batch,
                 "source": {"kind": "spherical-source", "d": s.d},
             },
-            times=step_times(s.end, s.looks, s.step),
+            times=shared.step_times(s.end, s.looks, s.step),
             probes=[
                 "train-loss",
                 "second-layer",
@@ -117,9 +98,9 @@ class Training(Panel):
         return Recipe(
             name="ren2023 fig2 infinite width",
             data={"kind": "spherical-quadrature", "d": s.d},
-            network=learner((float("inf"), s.above), s.d, _SPREAD, _START),
+            network=shared.learner((float("inf"), s.above), s.d, _SPREAD, _START),
             flow={"kind": "runge-kutta", "rtol": 1e-6, "atol": 1e-9},
-            times=step_times(s.end, 4 * (s.looks - 1) + 1, s.step),
+            times=shared.step_times(s.end, 4 * (s.looks - 1) + 1, s.step),
             probes=["train-loss", "second-layer", "first-layer", "radial-profile"],
             seeds=seeds or s.seeds,
         )
@@ -136,7 +117,7 @@ class Training(Panel):
         return Recipe(
             name=f"ren2023 stages m_1 = {width:g}",
             data=data,
-            network=learner((width, s.above), s.d, _TINY, _START),
+            network=shared.learner((width, s.above), s.d, _TINY, _START),
             flow={"kind": "runge-kutta", "rtol": 1e-4, "atol": 1e-13},
             times=Times(end=_STAGE_END, count=81, spacing="log", first=1e-7),
             probes=["train-loss", "second-layer", "first-layer", "clip-activity"],
@@ -147,16 +128,16 @@ class Training(Panel):
         """The figure's width, its limit, the other widths (one seed each) and the stages."""
         s = _SCALES[scale]
         return {
-            label(s.width): self.recipe(scale, s.width, seeds),
+            shared.label(s.width): self.recipe(scale, s.width, seeds),
             INFINITE: self.limit(scale, seeds),
-            **{label(width): self.recipe(scale, width, 1) for width in s.others},
+            **{shared.label(width): self.recipe(scale, width, 1) for width in s.others},
             STAGES: self.stages(scale, float("inf"), seeds),
             FINITE_STAGES: self.stages(scale, s.width, 1),
         }
 
     def claims(self, results: Results) -> list[Claim]:
         """Plateau and fall, the end, f against f̃, concentration, infinite width, errors by m_1, stages and clips."""
-        main, limit = results[main_label(results)], results[INFINITE]
+        main, limit = results[shared.main_label(results)], results[INFINITE]
         plateau = _plateau(limit)
         return [
             _falls(main, plateau),
@@ -171,31 +152,29 @@ class Training(Panel):
 
     def draw(self, results: Results) -> Figure:
         """Loss, shape, neurons, errors and stages in a row."""
-        main, limit = results[main_label(results)], results[INFINITE]
+        main, limit = results[shared.main_label(results)], results[INFINITE]
         figure, axes = canvas(5, 17.0, 3.4)
-        band(axes[0], main["time"].values, main["train-loss"].values, 0, main_label(results))
+        band(axes[0], main["time"].values, main["train-loss"].values, 0, shared.main_label(results))
         band(axes[0], limit["time"].values, limit["train-loss"].values, 1, INFINITE)
-        shots = draw.snapshots(main, _plateau(limit))
+        shots = shared.snapshots(main, _plateau(limit))
         for index in shots:
             axes[0].axvline(main["time"].values[index], color="0.6", linestyle="--", linewidth=0.7)
-        axes[0].set_yscale("log")
-        label_axes(axes[0], "t", "loss")
-        axes[0].legend(fontsize=7)
-        draw.shapes(axes[1], axes[2], main, shots)
-        draw.widths(axes[3], results)
-        draw.stages(axes[4], results)
+        label_axes(axes[0], "t", "loss", legend=7, yscale="log")
+        shared.shapes(axes[1], axes[2], main, shots)
+        shared.widths(axes[3], results)
+        shared.stages(axes[4], results)
         figure.suptitle(f"ren2023, d = {option(main, 'data.d')}", fontsize=10)
         return figure
 
 
 def _plateau(run: xr.Dataset) -> float:
     (data, *_) = draw_data(recipe_of(run))
-    return constant_loss(np.asarray(data.y), np.asarray(data.weight))
+    return shared.constant_loss(np.asarray(data.y), np.asarray(data.weight))
 
 
 def _falls(run: xr.Dataset, plateau: float) -> Claim:
     loss, times = run["train-loss"].values, run["time"].values
-    fall = fall_times(run, plateau)
+    fall = shared.fall_times(run, plateau)
     early = times <= 0.5 * np.min(fall)
     # After b_2 has settled the loss waits within a quarter of what the best constant has, and then falls for good.
     waits = loss[:, early][:, times[early] >= 0.05 * np.min(fall)] if np.isfinite(fall).all() else np.empty((0, 0))
@@ -204,7 +183,7 @@ def _falls(run: xr.Dataset, plateau: float) -> Claim:
         text=f"the loss waits at ½ Var(f*) = {plateau:.3g} (to 25 %), then falls, and ends below {_LOW:g}",
         paper="figure 2, left: a plateau, a fall, and a small loss",
         measured=f"half of the plateau at t = {min_max(fall)}, {_FITTED:g} at T_2 = "
-        f"{min_max(times_of_loss(run, _FITTED))}; at the end {min_max(loss[:, -1])}",
+        f"{min_max(shared.times_of_loss(run, _FITTED))}; at the end {min_max(loss[:, -1])}",
         holds=stayed and bool(np.all(loss[:, -1] < _LOW)),
     )
 
@@ -243,7 +222,7 @@ def _concentrated(run: xr.Dataset) -> Claim:
 
 
 def _as_infinite(run: xr.Dataset, limit: xr.Dataset, plateau: float) -> Claim:
-    here, there = fall_times(run, plateau), fall_times(limit, plateau)
+    here, there = shared.fall_times(run, plateau), shared.fall_times(limit, plateau)
     apart = np.abs(here / there - 1)
     return Claim(
         text=f"the loss falls when that of infinite width does, from the same α, w_2 and b_2: within {_ALIKE:.0%}",
@@ -254,19 +233,19 @@ def _as_infinite(run: xr.Dataset, limit: xr.Dataset, plateau: float) -> Claim:
 
 
 def _errors(runs: Results) -> Claim:
-    what, widths = "loss-decomposition.error", sorted(widths_of(runs))
-    ends = {m: float(np.median(runs[label(m)][what].values[:, -1])) for m in widths}
+    what, widths = "loss-decomposition.error", sorted(shared.widths_of(runs))
+    ends = {m: float(np.median(runs[shared.label(m)][what].values[:, -1])) for m in widths}
     power = exponent(widths, [ends[m] for m in widths])
-    main = runs[main_label(runs)]
+    main = runs[shared.main_label(runs)]
     error, times = main[what].values, main["time"].values
-    fall = np.min(fall_times(main, _plateau(runs[INFINITE])))
+    fall = np.min(shared.fall_times(main, _plateau(runs[INFINITE])))
     peak = np.max(error[:, times >= fall], axis=1) if np.any(times >= fall) else error[:, -1]
     return Claim(
         text="the first layer's error (w̄_2²/2) E(F̃ - F)² falls with m_1 (power below -½) and, "
         "once w̄_2 has grown, with time",
         paper="the second term of eq. 6 measures the approximation error of the first layer, and can only decrease",
         measured=", ".join(f"m_1 = {m}: {ends[m]:.2g}" for m in widths)
-        + f"; power {power:.2f}; at its peak {min_max(peak)} ({main_label(runs)})",
+        + f"; power {power:.2f}; at its peak {min_max(peak)} ({shared.main_label(runs)})",
         holds=power < -0.5 and bool(np.all(error[:, -1] < peak)),
     )
 
@@ -274,7 +253,7 @@ def _errors(runs: Results) -> Claim:
 def _ordered(runs: Results) -> Claim:
     seen, good = [], True
     for name in (STAGES, FINITE_STAGES):
-        found = stages_of(runs[name], CONSTANT)
+        found = shared.stages_of(runs[name], CONSTANT)
         good = good and all(0 < one.positive < one.spread < one.weight for one in found)
         one = found[0]
         seen.append(f"{name}: {one.positive:.2g} < {one.spread:.2g} < {one.weight:.2g}")
@@ -290,13 +269,13 @@ def _unclipped(runs: Results) -> Claim:
     seen, good = [], True
     for name in (STAGES, FINITE_STAGES):
         run = runs[name]
-        found = stages_of(run, CONSTANT)
+        found = shared.stages_of(run, CONSTANT)
         last = {clip: _last_active(run, clip) for clip in CLIPS}
         for clip, end in zip(CLIPS, zip(*(one[:3] for one in found), strict=True), strict=True):
             good = good and bool(np.all(last[clip] <= np.asarray(end)))
         seen.append(f"{name}: " + ", ".join(f"{clip} {min_max(times)}" for clip, times in last.items()))
     return Claim(
-        text="each clip is out of use from its stage on: " + ", ".join(f"{c} from {t}" for c, t in CLIPS.items()),
+        text="each clip is out of use from its stage on: " + ", ".join(f"{clip} from {t}" for clip, t in CLIPS.items()),
         paper="Lemma 4.1",
         measured="last active at t = " + "; ".join(seen),
         holds=good,

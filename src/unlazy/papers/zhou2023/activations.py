@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Results, Scale
+from unlazy.papers._base import Claim, Figure, Results, Scale
 from unlazy.papers._curves import even_steps
-from unlazy.papers.zhou2023 import _claims as claims
-from unlazy.papers.zhou2023 import _draw as draw
-from unlazy.papers.zhou2023._settings import (
-    SQUARED,
-    STAND_IN,
-    STANDARD,
-    START,
-    Pictures,
-    Training,
-    TrainingPanel,
-    clock,
-    pictures_shown,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.zhou2023 import _shared as shared
+from unlazy.papers.zhou2023._shared import SQUARED, STAND_IN, STANDARD, START, Training
 
 Steps = dict[str, tuple[float, int]]  # rate and number of steps of each activation
-_STEPS: dict[Scale, dict[Pictures, Steps]] = {
+_STEPS: dict[Scale, dict[shared.Pictures, Steps]] = {
     # Larger rates and as many times fewer steps: Adam moves by its rate in each step. tanh on colour images goes 2.7
     # times as far as in the paper: at 1.3 times 81 to 90 % of the kernels had turned at this size. Why is open.
     "quick": {
@@ -44,7 +29,7 @@ _CONTROL = (0, 1, 2, 5, 10, 20, 50, 100)
 _TANH, _STANDARD = "tanh", "tanh, standard start"
 
 
-def training(pictures: Pictures, scale: Scale, activation: str, standard: bool = False) -> Training:
+def training(pictures: shared.Pictures, scale: Scale, activation: str, standard: bool = False) -> Training:
     """Give one network: with a dense layer and cross-entropy on CIFAR-10, linear with class numbers on MNIST."""
     quick, colour = scale == "quick", pictures == "cifar10"
     rate, steps = _STEPS[scale][pictures][activation]
@@ -63,14 +48,14 @@ def training(pictures: Pictures, scale: Scale, activation: str, standard: bool =
     return dataclasses.replace(one, standard=True, steps=_CONTROL) if standard else one
 
 
-class Activations(TrainingPanel):
+class Activations(shared.TrainingPanel):
     """Figures 4 and 10: cosines of all pairs of kernels, a heat map for each activation."""
 
     controls = frozenset({_STANDARD})
 
-    def __init__(self, number: int, pictures: Pictures) -> None:
+    def __init__(self, number: int, pictures: shared.Pictures) -> None:
         self.key, self.number = f"zhou2023/fig{number}", number
-        self.pictures: Pictures = pictures
+        self.pictures: shared.Pictures = pictures
         name = {"cifar10": "colour images", "mnist": "digits"}[pictures]
         self.title = f"Figure {number}: three activations on {name}"
         self.scales = {
@@ -103,24 +88,21 @@ class Activations(TrainingPanel):
         """All condense; tanh with two signs, sigmoid with one, ReLU once the dead kernels are told apart."""
         lines = {"tanh": 1, "sigmoid": 1, "relu": 2}  # relu does not join opposite kernels into one line
         return [
-            claims.condense(
-                results,
-                lines,
-                "we can still see a very clear condensation phenomenon",
-                floors={"relu": claims.DEAD},
+            shared.condense(
+                results, lines, "we can still see a very clear condensation phenomenon", floors={"relu": shared.DEAD}
             ),
-            claims.two_signs(results, (_TANH,), "condense at two opposite directions when the activation is tanh"),
-            claims.one_sign(results, "sigmoid", "the heat map of the sigmoid has one colour"),
-            claims.control(results, _TANH, _STANDARD),
+            shared.two_signs(results, (_TANH,), "condense at two opposite directions when the activation is tanh"),
+            shared.one_sign(results, "sigmoid", "the heat map of the sigmoid has one colour"),
+            shared.control(results, _TANH, _STANDARD),
         ]
 
     def draw(self, results: Results) -> Figure:
         """A heat map for each activation, in the paper's order."""
         figure, axes = canvas(3, 11.0, 3.9)
         pictures = [
-            draw.heat(one, results[name], "conv1", f"{name}, step {clock(results[name])[0][-1]:g}")
+            shared.heat(one, results[name], "conv1", f"{name}, step {shared.clock(results[name])[0][-1]:g}")
             for one, name in zip(axes, _STEPS["paper"][self.pictures], strict=True)
         ]
         figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
-        figure.suptitle(f"zhou2023, kernels of the first layer, {pictures_shown(results)}", fontsize=10)
+        figure.suptitle(f"zhou2023, kernels of the first layer, {shared.pictures_shown(results)}", fontsize=10)
         return figure

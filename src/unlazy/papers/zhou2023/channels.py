@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
-from unlazy.papers.zhou2023._predicted import predictions
-from unlazy.papers.zhou2023._settings import STAND_IN, pictures_of, pictures_shown
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers.zhou2023._shared import STAND_IN, pictures_of, pictures_shown, predictions
 from unlazy.papers.zhou2023.theorems import limits
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
 
 _GAMMA = 4.5  # -log ε² / log M: large, so that T_eff > 0 at widths that can be run; below 5 (see docs/errata.md)
 _CHANCE = 5.0  # standard deviations, of the order of M^-1/2, that the draw of M channels may be off
@@ -137,8 +132,7 @@ class AgainstWidth(Panel):
         ):
             one.plot(widths, [getattr(each, f"{what}_limit") for each in found], "-", color=ORDERED[1], label="M → ∞")
             one.plot(widths, [getattr(each, what) for each in found], "o", color=ORDERED[2], label="in training")
-            one.set_xscale("log")
-            one.set_xlabel("M")
+            one.set(xscale="log", xlabel="M")
             one.set_title(title, fontsize=9)
         axes[0].set_yscale("log")
         axes[0].legend(fontsize=8)

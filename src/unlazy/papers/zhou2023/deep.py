@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps
-from unlazy.papers.zhou2023 import _claims as claims
-from unlazy.papers.zhou2023 import _draw as draw
-from unlazy.papers.zhou2023._settings import (
-    SQUARED,
-    STAND_IN,
-    STANDARD,
-    START,
-    Training,
-    TrainingPanel,
-    clock,
-    fall,
-    kernels,
-    layers_of,
-    pictures_shown,
-)
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
+from unlazy.papers.zhou2023 import _shared as shared
+from unlazy.papers.zhou2023._shared import SQUARED, STAND_IN, STANDARD, START, Training
 
 Scales = dict[Scale, Training]
 Shown = dict[Scale, int]  # the step that is shown
@@ -66,7 +49,7 @@ _CONTROL = (0, 1, 2, 5, 10, 20, 50)
 _STANDARD, _PRINTED = "standard start", "as printed"
 
 
-class ThreeLayers(TrainingPanel):
+class ThreeLayers(shared.TrainingPanel):
     """Figures 2, 3, 5, 9 and 11: cosines of all pairs of kernels, a heat map for each layer."""
 
     controls = frozenset({_STANDARD, _PRINTED})
@@ -94,10 +77,9 @@ class ThreeLayers(TrainingPanel):
     def _caption(self) -> str:
         one = self.trainings["paper"]
         read = "read out linearly" if one.dense is None else "with a layer of ReLU units before the read-out"
-        loss = {
-            "cross-entropy": "cross-entropy",
-            "softmax-squared": "the squared error of probabilities",
-        }.get(str(one.loss), "the squared error of class numbers")
+        loss = {"cross-entropy": "cross-entropy", "softmax-squared": "the squared error of probabilities"}.get(
+            str(one.loss), "the squared error of class numbers"
+        )
         control = f" The control starts from {STANDARD}." if self.with_control else ""
         if self.printed is not None:
             other = self.printed["paper"]
@@ -125,7 +107,7 @@ class ThreeLayers(TrainingPanel):
         """Give the step that is shown, and the run from small weights up to it."""
         step = next(step for step in self.shown.values() if _label(step) in results)
         run = results[_label(step)]
-        last = int(np.argmin(np.abs(clock(run)[0] - step)))
+        last = int(np.argmin(np.abs(shared.clock(run)[0] - step)))
         return step, run.isel(time=slice(0, last + 1))
 
     def claims(self, results: Results) -> list[Claim]:
@@ -134,15 +116,15 @@ class ThreeLayers(TrainingPanel):
         if self.lines is None:
             return [_still(shown), _learnt(results[_label(step)])]
         found = [
-            claims.condense(
+            shared.condense(
                 {"tanh": shown}, {"tanh": self.lines}, "nearly all kernels are condensed into two opposite directions"
             ),
-            claims.two_signs({"tanh": shown}, ("tanh",), "two opposite directions in each layer"),
+            shared.two_signs({"tanh": shown}, ("tanh",), "two opposite directions in each layer"),
         ]
         if self.with_control:
             found += [
                 _early(shown),
-                claims.control({"tanh": shown, "standard": results[_STANDARD]}, "tanh", "standard"),
+                shared.control({"tanh": shown, "standard": results[_STANDARD]}, "tanh", "standard"),
             ]
         if self.printed is not None:
             found.append(_printed(results[_PRINTED]))
@@ -153,11 +135,11 @@ class ThreeLayers(TrainingPanel):
         step, shown = self.at_shown(results)
         figure, axes = canvas(3, 11.0, 3.9)
         pictures = [
-            draw.heat(one, shown, layer, f"layer {number}, step {step}")
-            for number, (one, layer) in enumerate(zip(axes, layers_of(shown), strict=True), start=1)
+            shared.heat(one, shown, layer, f"layer {number}, step {step}")
+            for number, (one, layer) in enumerate(zip(axes, shared.layers_of(shown), strict=True), start=1)
         ]
         figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
-        figure.suptitle(f"zhou2023, {self.what}, {pictures_shown(results)}", fontsize=10)
+        figure.suptitle(f"zhou2023, {self.what}, {shared.pictures_shown(results)}", fontsize=10)
         return figure
 
 
@@ -183,11 +165,10 @@ class Accuracy(Panel):
     def draw(self, results: Results) -> Figure:
         """Accuracy against steps."""
         figure, (axes,) = canvas(1, 5.4, 3.6)
-        steps, name = clock(results["cross-entropy"])
+        steps, name = shared.clock(results["cross-entropy"])
         band(axes, steps, 1 - results["cross-entropy"]["train-error"].values, 1, "training accuracy", dash=0)
-        axes.set_ylim(0, 1.02)
-        axes.set_xlabel(name)
-        axes.set_title(f"zhou2023, training accuracy, {pictures_shown(results)}", fontsize=10)
+        axes.set(ylim=(0, 1.02), xlabel=name)
+        axes.set_title(f"zhou2023, training accuracy, {shared.pictures_shown(results)}", fontsize=10)
         return figure
 
 
@@ -207,8 +188,8 @@ def _early(run: xr.Dataset) -> Claim:
     return Claim(
         text=f"this is the initial stage: accuracy is below {_GUESS:.0%}, or the loss has fallen by less than 5%",
         paper="selected at epoch = 300 with accuracy less than 20%",
-        measured=f"accuracy {accuracy.mean():.1%}, loss fallen by {fall(run)[:, -1].mean():.2%}",
-        holds=bool(np.all((accuracy < _GUESS) | (fall(run)[:, -1] < 0.05))),
+        measured=f"accuracy {accuracy.mean():.1%}, loss fallen by {shared.fall(run)[:, -1].mean():.2%}",
+        holds=bool(np.all((accuracy < _GUESS) | (shared.fall(run)[:, -1] < 0.05))),
     )
 
 
@@ -219,39 +200,39 @@ def _printed(run: xr.Dataset) -> Claim:
     Kernels that start at random with entries of size s and move by δ along one line have cosines of about
     δ² / (δ² + s²): 0.95 needs δ = 4.4 s.
     """
-    steps, _ = clock(run)
+    steps, _ = shared.clock(run)
     reach = (1 - 0.9) / np.sqrt(1 - 0.999) * option(run, "flow.rate") * steps[-1]
     seen, starts, moved = {}, {}, {}
-    for layer in layers_of(run):
-        first, last = kernels(run, layer, 0), kernels(run, layer)
-        seen[layer], starts[layer] = claims.look(run, layer).pairs, float(first.std())
+    for layer in shared.layers_of(run):
+        first, last = shared.kernels(run, layer, 0), shared.kernels(run, layer)
+        seen[layer], starts[layer] = shared.look(run, layer).pairs, float(first.std())
         moved[layer] = float(np.abs(last - first).max())
     return Claim(
         text=f"with γ = {option(run, 'network.gamma')} and the rate of its caption, kernels cannot condense in "
         f"{steps[-1]:g} steps: no entry moves by more than 3.2 rates a step, {reach:.1e} in all, and |cos| > "
-        f"{claims.NEAR:g} needs 4.4 times the size of the start; less than {claims.SPREAD:.0%} of pairs have it",
+        f"{shared.NEAR:g} needs 4.4 times the size of the start; less than {shared.SPREAD:.0%} of pairs have it",
         paper="figure 5: condensation is clearly observed",
         measured="; ".join(
             f"{layer}: start {starts[layer]:.1e}, moved by up to {moved[layer]:.1e}, {seen[layer]:.2%} of pairs"
             for layer in seen
         ),
-        holds=all(moved[one] <= reach < 4.4 * starts[one] and seen[one] < claims.SPREAD for one in seen),
+        holds=all(moved[one] <= reach < 4.4 * starts[one] and seen[one] < shared.SPREAD for one in seen),
     )
 
 
 def _still(run: xr.Dataset) -> Claim:
-    seen = {layer: claims.look(run, layer) for layer in layers_of(run)}
+    seen = {layer: shared.look(run, layer) for layer in shared.layers_of(run)}
     return Claim(
-        text=f"kernels are still condensed at the end: in each layer more than {claims.SPREAD:.0%} of pairs have "
-        f"|cos| > {claims.NEAR:g}, which by chance none has",
+        text=f"kernels are still condensed at the end: in each layer more than {shared.SPREAD:.0%} of pairs have "
+        f"|cos| > {shared.NEAR:g}, which by chance none has",
         paper="this reveals a clear condensation phenomenon after training",
-        measured="; ".join(f"{layer}: {claims.in_words(one)}" for layer, one in seen.items()),
-        holds=all(one.pairs > claims.SPREAD for one in seen.values()),
+        measured="; ".join(f"{layer}: {shared.in_words(one)}" for layer, one in seen.items()),
+        holds=all(one.pairs > shared.SPREAD for one in seen.values()),
     )
 
 
 def _learnt(run: xr.Dataset) -> Claim:
-    accuracy, steps = 1 - run["train-error"].values, clock(run)[0]
+    accuracy, steps = 1 - run["train-error"].values, shared.clock(run)[0]
     full = np.flatnonzero(np.all(accuracy == 1, axis=0))
     reached = f"first at step {steps[full[0]]:g}" if full.size else f"not reached in {steps[-1]:g} steps"
     return Claim(

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Results, Scale, by_scale
+from unlazy.papers._base import Claim, Figure, Results, Scale, by_scale
 from unlazy.papers._curves import even_steps
-from unlazy.papers.zhou2023 import _claims as claims
-from unlazy.papers.zhou2023 import _draw as draw
-from unlazy.papers.zhou2023._settings import (
-    SQUARED,
-    STAND_IN,
-    STANDARD,
-    START,
-    Training,
-    TrainingPanel,
-    kernels,
-    pictures_shown,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers.zhou2023 import _shared as shared
+from unlazy.papers.zhou2023._shared import SQUARED, STAND_IN, STANDARD, START, Training
 
 _RATE = 5e-6
 _SMALL, _STANDARD = "small weights", "standard start"
@@ -45,7 +31,7 @@ WIDE: dict[Scale, Training] = {
 }
 
 
-class GradientDescent(TrainingPanel):
+class GradientDescent(shared.TrainingPanel):
     """Figures 6, 12 and 13: cosines of all pairs of kernels, their amplitudes, and their cosines with ones."""
 
     controls = frozenset({_STANDARD})
@@ -80,18 +66,18 @@ class GradientDescent(TrainingPanel):
         """One line in both senses, that of the vector of ones, and from small weights only."""
         paper = "the kernel weights of a two-layer CNN still undergo condensation at two opposite directions"
         found = [
-            claims.condense(results, {_SMALL: 1}, paper),
-            claims.two_signs(results, (_SMALL,), paper),
-            claims.along_ones(results, _SMALL, "the cosine between each kernel and the vector of ones is almost ±1"),
+            shared.condense(results, {_SMALL: 1}, paper),
+            shared.two_signs(results, (_SMALL,), paper),
+            shared.along_ones(results, _SMALL, "the cosine between each kernel and the vector of ones is almost ±1"),
         ]
-        return [*found, claims.control(results, _SMALL, _STANDARD)] if self.with_control else found
+        return [*found, shared.control(results, _SMALL, _STANDARD)] if self.with_control else found
 
     def draw(self, results: Results) -> Figure:
         """Heat map, then amplitude and orientation."""
         run = results[_SMALL]
         figure, axes = canvas(2, 8.6, 3.9)
-        figure.colorbar(draw.heat(axes[0], run, "conv1", "cosine similarity"), ax=axes[0], shrink=0.8)
-        cosine = np.swapaxes(claims.to_ones(run)[0], 0, 1).ravel()  # in the order in which kernels are kept
-        draw.orientation(axes[1], np.linalg.norm(kernels(run, "conv1")[0], axis=1), cosine)
-        figure.suptitle(f"zhou2023, gradient descent, {pictures_shown(results)}", fontsize=10)
+        figure.colorbar(shared.heat(axes[0], run, "conv1", "cosine similarity"), ax=axes[0], shrink=0.8)
+        cosine = np.swapaxes(shared.to_ones(run)[0], 0, 1).ravel()  # in the order in which kernels are kept
+        shared.orientation(axes[1], np.linalg.norm(shared.kernels(run, "conv1")[0], axis=1), cosine)
+        figure.suptitle(f"zhou2023, gradient descent, {shared.pictures_shown(results)}", fontsize=10)
         return figure

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale
-from unlazy.papers.zhou2023 import _draw as draw
-from unlazy.papers.zhou2023._settings import STAND_IN, TrainingPanel, fall
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale
+from unlazy.papers.zhou2023 import _shared as shared
+from unlazy.papers.zhou2023._shared import STAND_IN, TrainingPanel, fall
 
 _COLUMNS = 4
 
@@ -62,7 +58,7 @@ class Losses(Panel):
         rows = -(-len(results) // _COLUMNS)
         figure, axes = canvas(_COLUMNS, 12.0, 2.6 * rows, rows=rows)
         for one, (label, run) in zip(axes, results.items(), strict=False):
-            draw.losses(one, run, label)
+            shared.losses(one, run, label)
         for spare in axes[len(results) :]:
             spare.set_visible(False)
         figure.suptitle("zhou2023, training losses", fontsize=10)

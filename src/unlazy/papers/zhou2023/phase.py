@@ -8,22 +8,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import canvas
 from unlazy.lab import Recipe, draw_data, parse
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import exponent
-from unlazy.papers.zhou2023._claims import NEAR, NEARLY_ALL, SPREAD, look
-from unlazy.papers.zhou2023._settings import STAND_IN, fall, pictures_of, pictures_shown
+from unlazy.papers.zhou2023._shared import NEAR, NEARLY_ALL, SPREAD, STAND_IN, fall, look, pictures_of, pictures_shown
 from unlazy.papers.zhou2023.theorems import linearise
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -208,7 +203,6 @@ def _cells(
     axes.set_yticks(range(len(widths)), [str(m) for m in widths])
     axes.axvline(float(np.interp(1.0, gammas, np.arange(len(gammas)))), color="white", linestyle="--", linewidth=1)
     axes.grid(visible=False)
-    axes.set_xlabel("γ = -log ε² / log M")
-    axes.set_ylabel("M")
+    axes.set(xlabel="γ = -log ε² / log M", ylabel="M")
     axes.set_title(title, fontsize=9)
     figure.colorbar(picture, ax=axes)

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+import xarray as xr
 
 from unlazy.figures import ORDERED, band, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, option, recipe_of
-from unlazy.papers.zhou2023._predicted import predictions
-from unlazy.papers.zhou2023._settings import STAND_IN, Pictures, pictures_of, pictures_shown
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, option, recipe_of
+from unlazy.papers.zhou2023._shared import STAND_IN, Pictures, pictures_of, pictures_shown, predictions
 
 
 @dataclass(frozen=True)

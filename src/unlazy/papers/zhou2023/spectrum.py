@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,12 +14,9 @@ from unlazy.data import Dataset
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe, draw_data, parse
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.papers._base import Claim, Panel, Results, Scale, by_scale, values
-from unlazy.papers.zhou2023._settings import PIXELS, SQUARED, STAND_IN, Pictures, pictures_of, pictures_shown
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, values
+from unlazy.papers.zhou2023._shared import PIXELS, SQUARED, STAND_IN, Pictures, pictures_of, pictures_shown
 from unlazy.papers.zhou2023.theorems import linearise
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 
 from unlazy.papers._base import Results, values
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 FLOOR = 1e-6  # a decay is judged until the loss has fallen by this factor: above rounding and solver error
 STRAIGHT = 0.95  # share of the variance of log-loss that a straight line must explain to be called near-linear

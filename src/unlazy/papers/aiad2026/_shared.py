@@ -1,4 +1,4 @@
-"""What the panels of aiad2026 share: its networks and optimisers as recipes, and how stored runs are read.
+"""What the panels of aiad2026 share: its networks and optimisers as recipes, how stored runs are read, and curves.
 
 The paper counts layers in two ways. Its figure 1 calls three layers what are two blocks of a `MeanFieldStack`: random
 features and the channels they make, mixing and w_2; so do figures 2, 5 and 6 and, by its numbers of parameters, Table
@@ -9,17 +9,16 @@ ends at an MSE of 0.2, with four at 0.03. Channels f_k^(l) are the outputs of bl
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
+import xarray as xr
 
+from unlazy.figures import DASHES, ORDERED
 from unlazy.lab import build
 from unlazy.networks import Network
-from unlazy.papers._base import option
-
-if TYPE_CHECKING:
-    import xarray as xr
+from unlazy.papers._base import Axes, option
 
 MSE = {"kind": "squared", "half": False}  # the paper speaks of MSEs
 LEAKY = {"kind": "leaky-relu", "slope": 0.01}  # the usual slope; Table 4 gives none
@@ -121,3 +120,22 @@ def epochs_of(run: xr.Dataset) -> np.ndarray:
 def target_of(run: xr.Dataset) -> tuple[float, float]:
     """Frequencies (f_1, f_2) of the chirp that a stored run was trained on."""
     return option(run, "data.f1"), option(run, "data.f2")
+
+
+LINE = np.linspace(-1.0, 1.0, 401)  # where channels are looked at
+
+
+def curve(axes: Axes, x: np.ndarray, y: np.ndarray, index: int, label: str | None = None, **style: Any) -> None:
+    """A plain line in the colours of all panels."""
+    chosen: dict[str, Any] = {
+        "color": ORDERED[index % len(ORDERED)],
+        "linestyle": DASHES[index % len(DASHES)],
+        "linewidth": 1.2,
+    }
+    axes.plot(x, y, label=label, **(chosen | style))
+
+
+def mirrored(axes: Axes, values: np.ndarray, index: int, label: str) -> None:
+    """A function on [-1, 1] and, dotted, its mirror image: where they part it is not even."""
+    curve(axes, LINE, values, index, label, linestyle="-")
+    curve(axes, LINE, values[::-1], index, linestyle=":", color="0.4", linewidth=1.0)

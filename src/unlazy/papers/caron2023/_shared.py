@@ -1,21 +1,93 @@
-"""The claims that several figures share, each checked on the runs of all settings."""
+"""What the panels of caron2023 share: settings of (γ, α), networks, claims on the runs of all settings, and axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
 from unlazy.activations import Relu
+from unlazy.figures import band, canvas
 from unlazy.lab import draw_data
 from unlazy.networks import Zipf, asymmetrical
-from unlazy.papers._base import Claim, Results, recipe_of
-from unlazy.papers._curves import mean_sd
-from unlazy.papers.caron2023._settings import by_gamma, drifted, end_risk, listed, moved, robustness, setting_of
+from unlazy.papers._base import Axes, Claim, Figure, Results, option, recipe_of
+from unlazy.papers._curves import label_axes, mean_sd
 from unlazy.papers.caron2023.theorems import Margins, guarantee, margins, smallest_mean_eigenvalue
+
+Setting = tuple[float, float]  # γ and α
+
+
+def label(setting: Setting) -> str:
+    """Name a setting; with γ = 1 there is no α to speak of."""
+    gamma, alpha = setting
+    return "γ = 1" if gamma == 1 else f"γ = {gamma:g}, α = {alpha:g}"
+
+
+# From lazy to rich: (1 - γ)² Σ_j λ̃_j², the variance that eq. 12 leaves to the limiting kernel, grows.
+TEXT: tuple[Setting, ...] = ((1.0, 0.5), (0.5, 0.7), (0.5, 0.5), (0.0, 0.4))
+RELEASED: tuple[Setting, ...] = ((1.0, 0.5), (0.5, 0.7), (0.2, 0.5), (0.0, 0.4))
+
+LOSS = {"kind": "squared", "reduction": "mean", "half": False}
+# Kinks make fine tolerances dear. In figure 1 (one seed) risk, weights and NTG at the end change by up to 6 % from here
+# to 1e-3, which is less than seeds differ, at up to nine times the work.
+FLOW = {"kind": "gradient-flow", "tolerance": 1e-2, "loss": LOSS}
+
+
+def network(width: int, setting: Setting, **options: Any) -> dict[str, Any]:
+    """Eq. 2 with ReLU and Zipf weights (eq. 4)."""
+    weights = {"kind": "zipf", "alpha": setting[1]}
+    scaling = {"kind": "asymmetrical", "gamma": setting[0], "weights": weights}
+    return {"kind": "two-layer", "width": width, "activation": "relu", "scaling": scaling, **options}
+
+
+def setting_of(run: xr.Dataset) -> Setting:
+    """Give γ and α of a stored run."""
+    return option(run, "network.scaling.gamma"), option(run, "network.scaling.weights.alpha")
+
+
+def by_gamma(runs: Results) -> dict[float, list[str]]:
+    """Put labels of runs with equal γ together, the largest γ first."""
+    found: dict[float, list[str]] = {}
+    for name, run in runs.items():
+        found.setdefault(setting_of(run)[0], []).append(name)
+    return dict(sorted(found.items(), reverse=True))
+
+
+def end_risk(run: xr.Dataset) -> np.ndarray:
+    """Training risk at the end, seed by seed."""
+    return run["train-loss"].values[:, -1]
+
+
+def moved(run: xr.Dataset) -> np.ndarray:
+    """|w_tj - w_0j| of the node j that has moved most at the end: (seeds, times)."""
+    every = run["weight-movement.hidden"].values
+    most = every[:, -1].argmax(axis=1)
+    return np.take_along_axis(every, most[:, None, None], axis=2)[:, :, 0]
+
+
+def drifted(run: xr.Dataset) -> np.ndarray:
+    """‖Θ_t - Θ_0‖_2: (seeds, times)."""
+    return run["kernel.drift_operator"].values
+
+
+def robustness(run: xr.Dataset, what: str = "train_risk") -> np.ndarray:
+    """What pruning costs, from 0 (nothing) to 1 (all at the first node), seed by seed.
+
+    It is the area between the curve and its start, over the number of nodes pruned, as a share of its whole rise.
+    """
+    curve = run[f"pruning.hidden.{what}"].values
+    rise = curve - curve[:, :1]
+    return rise.mean(axis=1) / rise[:, -1]
+
+
+def listed(values: dict[str, str]) -> str:
+    """Put settings and their numbers in one line."""
+    return "; ".join(f"{name}: {value}" for name, value in values.items())
+
 
 Sets = list[tuple[np.ndarray, np.ndarray]]  # training inputs and targets of each seed
 
@@ -227,3 +299,77 @@ def _positive(kappa: float, x: np.ndarray) -> float:
 def _in_words(least: dict[str, float], width: float) -> str:
     parts = ", ".join(f"({part}) {margin:.2g}" for part, margin in least.items())
     return f"{parts}, width {width:.1e}"
+
+
+STEPS = "t (GD steps of size 1)"
+
+
+def draw_everything(runs: Results, counts: Sequence[int], title: str) -> Figure:
+    """Draw the nine axes of figures 6 to 10, in the order of the paper."""
+    figure, axes = canvas(3, 11.0, 9.0, rows=3)
+    draw_risk(axes[0], runs)
+    draw_risk(axes[1], runs, "test-loss", "test risk")
+    draw_weights(axes[2], runs)
+    draw_kernel(axes[3], runs)
+    draw_smallest(axes[4], runs)
+    draw_pruning(axes[5], runs, "train_risk", "training risk, pruned")
+    draw_pruning(axes[6], runs, "test_risk", "test risk, pruned")
+    draw_transfer(axes[7], runs, counts, "train_risk", "training risk, transferred")
+    draw_transfer(axes[8], runs, counts, "test_risk", "test risk, transferred")
+    axes[0].legend(fontsize=7)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def draw_risk(axes: Axes, runs: Results, which: str = "train-loss", title: str = "training risk") -> None:
+    """Risk against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, run[which].values, index, name)
+    label_axes(axes, STEPS, title, yscale="log")
+
+
+def draw_weights(axes: Axes, runs: Results, steps: str = STEPS) -> None:
+    """Movement of the weight that has moved most at the end, against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, moved(run), index, name)
+    label_axes(axes, steps, "largest |w_tj - w_0j|")
+
+
+def draw_kernel(axes: Axes, runs: Results) -> None:
+    """Change of the NTG against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, drifted(run), index, name)
+    label_axes(axes, STEPS, "‖Θ_t - Θ_0‖₂")
+
+
+def draw_smallest(axes: Axes, runs: Results) -> None:
+    """Smallest eigenvalue of the NTG against t."""
+    for index, (name, run) in enumerate(runs.items()):
+        band(axes, run["time"].values, run["kernel.smallest"].values, index, name)
+    label_axes(axes, STEPS, "eig_min(Θ_t)")
+
+
+def draw_pruning(axes: Axes, runs: Results, what: str, title: str) -> None:
+    """A curve of pruned networks against the number of pruned nodes; accuracies are one minus errors."""
+    for index, (name, run) in enumerate(runs.items()):
+        curve = run[f"pruning.hidden.{what}"].values
+        counts = _few(curve.shape[1])
+        band(axes, counts, _shown(curve[:, counts], what), index, name)
+    label_axes(axes, "number of pruned nodes", title)
+
+
+def draw_transfer(axes: Axes, runs: Results, counts: Sequence[int], what: str, title: str) -> None:
+    """A curve of transferred networks against the number of features."""
+    for index, (name, run) in enumerate(runs.items()):
+        curve = run[f"transfer.hidden.{what}"].values
+        band(axes, np.asarray(counts), _shown(curve, what), index, name, marker=".")
+    label_axes(axes, "number of features", title, xscale="log")
+
+
+def _few(points: int) -> np.ndarray:
+    """Give indices enough to draw a curve that is steep at its end: 200 even ones and the last 50."""
+    return np.unique(np.r_[np.linspace(0, points - 1, 200).round().astype(int), np.arange(max(points - 50, 0), points)])
+
+
+def _shown(curve: np.ndarray, what: str) -> np.ndarray:
+    return 1 - curve if what.endswith("_error") else curve
