@@ -6,7 +6,7 @@ import abc
 import dataclasses
 import enum
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 
@@ -14,6 +14,11 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
 from unlazy.probes import Probe
+
+if TYPE_CHECKING:  # what type checkers understand; it has to be imported in the file that uses it
+    from typing import ClassVar as AbstractVar
+else:
+    from equinox import AbstractVar
 
 
 class Verdict(enum.Enum):
@@ -69,10 +74,10 @@ class Theorem(eqx.Module):
     their defaults.
     """
 
-    key: eqx.AbstractVar[str]  # "chen2022/theorem-1"
-    source: eqx.AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
-    statement: eqx.AbstractVar[str]  # one sentence
-    feasible: eqx.AbstractVar[bool]  # False: no problem that fits into a computer meets its hypotheses
+    key: AbstractVar[str]  # "chen2022/theorem-1"
+    source: AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
+    statement: AbstractVar[str]  # one sentence
+    feasible: AbstractVar[bool]  # False: no problem that fits into a computer meets its hypotheses
 
     @abc.abstractmethod
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
