@@ -1,7 +1,5 @@
 """What a theorem is: an object that looks at a run and says whether it speaks about it, and whether it holds."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import enum
