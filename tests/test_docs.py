@@ -1,11 +1,13 @@
 """Every code block that a reader may type runs, and every recipe shown can be brought to life."""
 
+import functools
 import importlib.util
 import re
 import shlex
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import unlazy.papers
@@ -25,6 +27,7 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
 def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -33,6 +36,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch, capsys):
         exec(compile(block, str(page), "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypatch, capsys):
     (block,) = blocks(ROOT / "README.md", "python")
     assert len([line for line in block.splitlines() if line.strip()]) <= 10
@@ -74,9 +78,37 @@ def test_pages_name_the_authors_of_their_papers(paper):
     assert f"{', '.join(surnames[:-1])} and {surnames[-1]} ({year})" in page
 
 
-def test_the_gallery_page_is_made_from_its_records():
+@functools.cache
+def make_gallery():
     spec = importlib.util.spec_from_file_location("make_gallery", ROOT / "docs" / "make_gallery.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_gallery_page_is_made_from_its_records():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert page == module.page(), "run python docs/make_gallery.py"
+    assert page == make_gallery().page(), "run python docs/make_gallery.py"
+
+
+@pytest.mark.parametrize("figure", sorted((ROOT / "docs" / "gallery").glob("*.svg")), ids=lambda path: path.stem)
+def test_figures_of_the_gallery_are_small(figure):
+    svg = figure.read_text(encoding="utf-8")
+    assert len(svg) < 200_000
+    assert make_gallery().compact(svg) == svg, "run python docs/make_gallery.py"
+
+
+def test_small_figures_draw_the_same():
+    t = np.linspace(0, 20, 2001)
+    line = np.stack([40 + 30 * t, 100 + 50 * np.sin(t)], axis=1)
+    places = "\n".join(f"{'ML'[index > 0]} {x:.6f} {y:.6f}" for index, (x, y) in enumerate(line))
+    uses = '  <use xlink:href="#m1" x="3.141593" y="-0.001" style="fill: #fff; stroke: #000"/>\n' * 3
+    svg = f'<svg>\n <!-- a -->\n <style>*{{x: y}}</style>\n <path d="{places}" style="a"/>\n{uses}</svg>'
+    small = make_gallery().compact(svg)
+    assert small.count('<use xlink:href="#m1" x="3.14" y="0" class="s0"/>') == 3
+    assert "<style>*{x: y}.s0{fill: #fff; stroke: #000}</style>" in small
+    (start, *steps) = re.search(r'd="M([^"]*)"', small)[1].split("l")
+    found = np.cumsum([[float(number) for number in step.split()] for step in (start, *steps)], axis=0)
+    assert len(found) < 300
+    heights = np.interp(line[:, 0], found[:, 0], found[:, 1])
+    assert np.abs(heights - line[:, 1]).max() < 0.15  # the distance is at most 0.06; the line is at most 1.7 steep
