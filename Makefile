@@ -5,12 +5,18 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test lint bench reproduce docs clean
+.PHONY: demo test test-slow test-all lint bench reproduce docs wheel clean
 
 demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
 
-test: .venv/.dev  ## all tests
+test: .venv/.dev  ## all tests but the slow ones
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
+	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+
+test-all: .venv/.dev  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: .venv/.dev  ## style, types and the import contract
@@ -28,6 +34,9 @@ reproduce: .venv/.base  ## every panel at paper scale; takes long, and goes on w
 
 docs: .venv/.docs  ## HTML in docs/_build
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build
+
+wheel: .venv/.base  ## build the wheel, install it into an empty environment and run a panel with it
+	.ci/wheel $(BIN)/uv $(BIN)/python
 
 clean:  ## forget the environment and all caches, but not results
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache docs/_build dist

@@ -2,10 +2,13 @@
 
 import ast
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -146,3 +149,19 @@ def test_each_room_says_what_it_offers():
 def test_no_file_is_too_long_to_read():
     lengths = {path.relative_to(SOURCE): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
     assert not {path: lines for path, lines in lengths.items() if lines > 400}
+
+
+def test_every_package_that_is_imported_is_declared():
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [table["dependencies"], *table["optional-dependencies"].values()]
+    declared = {re.match(r"[\w.-]+", one)[0].lower().replace("_", "-") for group in groups for one in group}
+    distributions = importlib.metadata.packages_distributions()
+    elsewhere = {"IPython"}  # imported where it runs already
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            from_module = [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in [one.name for one in node.names] if isinstance(node, ast.Import) else from_module:
+                package = name.partition(".")[0]
+                known = {one.lower().replace("_", "-") for one in distributions.get(package, [package])}
+                fine = package in sys.stdlib_module_names or package in elsewhere or known & declared
+                assert fine, f"{path.name} imports {package}, which pyproject.toml does not declare"

@@ -233,6 +233,7 @@ def test_any_name_can_be_shown(call, tmp_path, monkeypatch, name):
 # ---------------------------------------------------------------- reproduce and demo
 
 
+@pytest.mark.slow
 def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
     shrink(monkeypatch)
     status, out, err = call("reproduce", "chen2022/fig1", "--json")

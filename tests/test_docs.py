@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import unlazy.papers
@@ -28,6 +29,7 @@ def load(name):
 RUN = load("_run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page):
     RUN.run_blocks(page.read_text(encoding="utf-8"), page.stem)
@@ -49,6 +51,7 @@ def test_a_failing_line_is_named():
         RUN.run_blocks("```python\nx = 0\n1 / x\n```\n", "page")
 
 
+@pytest.mark.slow
 def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypatch, capsys):
     (block,) = RUN.BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert len([line for line in block.splitlines() if line.strip()]) <= 10
@@ -76,6 +79,32 @@ def test_pages_name_the_authors_of_their_papers(paper):
     assert f"{', '.join(surnames[:-1])} and {surnames[-1]} ({year})" in page
 
 
+MAKE_GALLERY = load("make_gallery")
+
+
 def test_the_gallery_page_is_made_from_its_records():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert page == load("make_gallery").page(), "run python docs/make_gallery.py"
+    assert page == MAKE_GALLERY.page(), "run python docs/make_gallery.py"
+
+
+@pytest.mark.parametrize("figure", sorted((ROOT / "docs" / "gallery").glob("*.svg")), ids=lambda path: path.stem)
+def test_figures_of_the_gallery_are_small(figure):
+    svg = figure.read_text(encoding="utf-8")
+    assert len(svg) < 200_000
+    assert MAKE_GALLERY.compact(svg) == svg, "run python docs/make_gallery.py"
+
+
+def test_small_figures_draw_the_same():
+    t = np.linspace(0, 20, 2001)
+    line = np.stack([40 + 30 * t, 100 + 50 * np.sin(t)], axis=1)
+    places = "\n".join(f"{'ML'[index > 0]} {x:.6f} {y:.6f}" for index, (x, y) in enumerate(line))
+    uses = '  <use xlink:href="#m1" x="3.141593" y="-0.001" style="fill: #fff; stroke: #000"/>\n' * 3
+    svg = f'<svg>\n <!-- a -->\n <style>*{{x: y}}</style>\n <path d="{places}" style="a"/>\n{uses}</svg>'
+    small = MAKE_GALLERY.compact(svg)
+    assert small.count('<use xlink:href="#m1" x="3.14" y="0" class="s0"/>') == 3
+    assert "<style>*{x: y}.s0{fill: #fff; stroke: #000}</style>" in small
+    (start, *steps) = re.search(r'd="M([^"]*)"', small)[1].split("l")
+    found = np.cumsum([[float(number) for number in step.split()] for step in (start, *steps)], axis=0)
+    assert len(found) < 300
+    heights = np.interp(line[:, 0], found[:, 0], found[:, 1])
+    assert np.abs(heights - line[:, 1]).max() < 0.15  # the distance is at most 0.06; the line is at most 1.7 steep

@@ -259,8 +259,10 @@ def _own(kind: str) -> dict[str, Any]:
 
 
 def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]:
-    found = dict(known)
-    for name, member in _named(modules(importlib.import_module(package)), kind, base_of(kind)):
+    found, places = dict(known), modules(importlib.import_module(package))
+    if not KINDS[kind].keyed:  # the helpers of theorems return networks, and hold probes of their own
+        places = [place for place in places if ".theorems" not in place.__name__]
+    for name, member in _named(places, kind, base_of(kind)):
         if not _one(found, name, member):
             raise ValueError(f"Two members of {package} are called '{name}': rename one of them.")
     return found

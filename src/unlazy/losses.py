@@ -195,4 +195,4 @@ def as_loss(value: Any) -> Loss:
     return resolve("loss", value)
 
 
-as_loss.registered = False  # it makes losses of others, and is none to choose
+as_loss.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes losses of others, and is none to choose

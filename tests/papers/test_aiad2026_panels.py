@@ -440,6 +440,7 @@ def smaller(recipe, width, rank, n, batch, steps, **data):
     return with_fields(recipe, network=network, flow=flow, data={"n": n, **data}, times=times_of(flow, steps))
 
 
+@pytest.mark.slow
 def test_figure_2_runs_from_end_to_end(tmp_path):
     found = run_small(aiad2026.fig2, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 12, 4, [0, 3, 6]))
     assert epochs_of(judged(aiad2026.fig2, found)[comparison.FULL]).tolist() == [0, 1, 2]
@@ -460,12 +461,14 @@ def test_figures_3_and_4_run_from_end_to_end(tmp_path):
     assert toy.LINE[toy._RIGHT] == toy._DELTA
 
 
+@pytest.mark.slow
 def test_figures_5_and_6_run_from_end_to_end(tmp_path):
     found = run_small(aiad2026.fig5, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 20, 6, [0, 4, 8, 12]))
     judged(aiad2026.fig5, found)
     assert epochs_of(judged(aiad2026.fig6, found)["ReLU"]).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_figure_7_runs_from_end_to_end(tmp_path):
     def tiny(recipe):
         return smaller(recipe, 16, 3, 20, 5, [0, 4, 8, 40 if "long" in recipe.name else 20], n_test=10)
@@ -485,6 +488,7 @@ def test_the_layers_of_figures_8_and_9_are_the_linear_maps_of_the_blocks():
     assert np.std(first.a) == pytest.approx(1 / 32, rel=0.03)
 
 
+@pytest.mark.slow
 def test_figures_8_and_9_run_from_end_to_end(tmp_path):
     found = run_small(aiad2026.fig8, Lab(tmp_path), lambda recipe: smaller(recipe, 16, 3, 20, 5, [0, 4, 8], n_test=10))
     judged(aiad2026.fig8, found)
@@ -492,6 +496,7 @@ def test_figures_8_and_9_run_from_end_to_end(tmp_path):
     assert list(aiad2026.fig8.recipes("paper")) == [symmetry.FROZEN, symmetry.TRAINED, symmetry.PRINTED]
 
 
+@pytest.mark.slow
 def test_figure_10_runs_from_end_to_end(tmp_path):
     judged(
         aiad2026.fig10,
@@ -499,6 +504,7 @@ def test_figure_10_runs_from_end_to_end(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_table_1_runs_from_end_to_end_on_digits(tmp_path, monkeypatch):
     def tiny(recipe):
         return with_fields(recipe, data={"n": 200, "n_test": 50}, times=times_of(recipe.flow, [0, 4, 8]))

@@ -267,6 +267,7 @@ def no_files(monkeypatch, tmp_path):
     monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 def test_figure_1_runs(tmp_path, monkeypatch):
     def tiny(recipe):
         return with_fields(recipe, network={"width": 8}, data={"n": 6}, times=[0.0, 2.0, 4.0])

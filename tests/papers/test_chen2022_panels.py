@@ -120,6 +120,7 @@ def test_figure_6_has_losses_above_errors_and_a_column_for_each_n():
     assert len({line.get_linestyle() for line in named}) == 2
 
 
+@pytest.mark.slow
 def test_figures_2_and_6_run_from_end_to_end(tmp_path):
     def tiny(recipe):
         return with_fields(
@@ -306,6 +307,7 @@ def test_figure_4_has_curves_above_features_and_a_column_for_each_scaling():
         np.testing.assert_array_equal(dots["after training"], seen[-1])
 
 
+@pytest.mark.slow
 def test_figures_3_and_4_run_from_end_to_end(tmp_path):
     def tiny(recipe):
         width = recipe.network["width"] // 128

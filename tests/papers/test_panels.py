@@ -305,6 +305,7 @@ def test_both_figures_draw_their_own_width():
     assert "m = 512" in chen2022.fig5.draw(turned).axes[0].get_title()
 
 
+@pytest.mark.slow
 def test_figures_1_and_5_run_from_end_to_end(tmp_path):
     def tiny(recipe):
         width = recipe.network["width"] // 128
@@ -400,6 +401,7 @@ def outside(tmp_path, monkeypatch):
     sys.modules.pop("my_panels", None)
 
 
+@pytest.mark.slow
 def test_a_panel_of_the_users_own_is_reproduced(outside, tmp_path):
     for name in ("my_panels:mine", "my_panels:Mine"):
         (panel,) = choose(name)

@@ -231,6 +231,7 @@ def test_curves_take_the_best_rate_and_count_parameters():
 # ---------------------------------------------------------------- end to end
 
 
+@pytest.mark.slow
 def test_figure_2_runs_from_end_to_end(tmp_path, monkeypatch):
     def tiny(recipe):
         """Keep the widths, by which the runs are told apart, and let all else be small."""

@@ -390,6 +390,7 @@ def lab(monkeypatch, tmp_path):
     return Lab(tmp_path / "runs")
 
 
+@pytest.mark.slow
 def test_figure_12_runs_on_digits(lab):
     def tiny(recipe):
         return with_fields(
@@ -406,6 +407,7 @@ def test_figure_12_runs_on_digits(lab):
     assert zhou2023.fig12.draw(results).axes
 
 
+@pytest.mark.slow
 def test_figure_2_runs_on_digits(lab):
     def tiny(recipe):
         times = [0.0, recipe.times[1], recipe.times[-1]]
@@ -418,6 +420,7 @@ def test_figure_2_runs_on_digits(lab):
     assert zhou2023.fig2.draw(results).axes
 
 
+@pytest.mark.slow
 def test_figure_10_runs_on_digits(lab):
     def tiny(recipe):
         return with_fields(recipe, data={"n": 5}, times=recipe.times[:2])

@@ -63,10 +63,10 @@ def test_cosines_are_the_definition():
 def test_clusters_are_found_and_stand_together():
     vectors, which, sense = gathered()
     found = clusters(jnp.asarray(vectors), 0.95)
-    assert float(found.count) == 3
+    assert float(found.leaders) == 3
     for axis in range(3):
         assert len(set(np.asarray(found.leader)[which == axis])) == 1
-    assert float(clusters(jnp.asarray(vectors), 0.95, signed=True).count) == len(set(zip(which, sense, strict=True)))
+    assert float(clusters(jnp.asarray(vectors), 0.95, signed=True).leaders) == len(set(zip(which, sense, strict=True)))
     order = np.asarray(cluster_order(jnp.asarray(vectors)))
     assert sorted(order) == list(range(12))
     assert np.count_nonzero(np.diff(which[order])) == 2  # the axis changes twice only

@@ -19,6 +19,7 @@ from unlazy.report.watch import make_server
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = '<script>window.bad=1</script><img src=x onerror="window.bad=2">\'"&</style></title>{{7*7}} \N{PILE OF POO}‮'
+pytestmark = pytest.mark.slow  # a browser is opened
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
 NOT_RUN = (
     "so the report was not opened in a browser: figures, sliders, themes, accessibility and print were not looked at"

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -14,6 +15,11 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy.activations import _gaussian
 from unlazy.activations._gaussian import Values
+
+if TYPE_CHECKING:  # what type checkers understand; it has to be imported in the file that uses it
+    from typing import ClassVar as AbstractVar
+else:
+    from equinox import AbstractVar
 
 _POINTS = 2049  # per pass of `slope_on`
 _PASSES = 3
@@ -76,10 +82,10 @@ class Activation(eqx.Module):
         The points where σ is not differentiable; σ' is 0 there by convention (chen2022 section 3).
     """
 
-    lipschitz: eqx.AbstractVar[float]
-    active: eqx.AbstractVar[ActiveInterval]
-    multiplicity: eqx.AbstractVar[int | None]
-    kinks: eqx.AbstractVar[tuple[float, ...]]
+    lipschitz: AbstractVar[float]
+    active: AbstractVar[ActiveInterval]
+    multiplicity: AbstractVar[int | None]
+    kinks: AbstractVar[tuple[float, ...]]
 
     @abc.abstractmethod
     def __call__(self, h: Values) -> Values:

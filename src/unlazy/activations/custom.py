@@ -45,7 +45,7 @@ class Custom(QuadratureActivation):
     """
 
     function: Elementwise = eqx.field(static=True)
-    kinks: tuple[float, ...] = eqx.field(static=True, default=(), converter=_floats)
+    kinks: tuple[float, ...] = eqx.field(static=True, default=(), converter=_floats)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self) -> None:
         given = jax.ShapeDtypeStruct((2, 3), jnp.float32)
@@ -77,17 +77,17 @@ class Custom(QuadratureActivation):
         return self._off_kinks(h, _slope(_slope(self.function))(h))
 
     @property
-    def lipschitz(self) -> float:
+    def lipschitz(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Estimate of sup |σ'|."""
         return _lipschitz(self)
 
     @property
-    def active(self) -> ActiveInterval:
+    def active(self) -> ActiveInterval:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Estimate of the best active interval inside (-4, 4)."""
         return _active(self)
 
     @property
-    def multiplicity(self) -> int | None:
+    def multiplicity(self) -> int | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Estimate of zhou2023's r."""
         return None if 0 in self.kinks else _multiplicity(self.function)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -24,8 +25,11 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)
 # scaling, so they come first.
 SCALING = {"ntk": 0, "mean-field": 1, "multilayer-mean-field": 2}
 
+_MARKERS = 500  # above which a cloud of markers is drawn as an image
+
 STYLE: Any = {
     "figure.dpi": 110,
+    "savefig.dpi": 200,  # of what is an image inside a vector graphic
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -83,10 +87,11 @@ def styled(style: Style) -> Iterator[None]:
 
 
 def fit(figure: Figure) -> Figure:
-    """Finish a figure: typeset its symbols and, in the paper style, adapt it to a page.
+    """Finish a figure: typeset its symbols, keep its file small and, in the paper style, adapt it to a page.
 
     Symbols with a subscript, such as ``m_1`` or ``w_tj``, are typeset in every label. In the paper style the title is
-    removed, since it belongs into the caption, and no text is larger than that of the page.
+    removed, since it belongs into the caption, and no text is larger than that of the page. Clouds of more than
+    500 markers become images inside the file; axes, text and lines stay vectors.
 
     Parameters
     ----------
@@ -112,7 +117,19 @@ def fit(figure: Figure) -> Figure:
         legend = axes.get_legend()
         for text in legend.get_texts() if legend is not None else ():
             text.set_text(typeset(text.get_text()))
+    for artist in figure.findobj(_dense):
+        artist.set_rasterized(True)
     return figure
+
+
+def _dense(artist: Artist) -> bool:
+    """Whether an artist draws so many separate markers that an image is smaller than vectors."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.lines import Line2D
+
+    if isinstance(artist, Line2D):
+        return artist.get_marker() not in ("None", "none", "", " ", None) and np.size(artist.get_xdata()) > _MARKERS
+    return isinstance(artist, PathCollection) and len(artist.get_offsets()) > _MARKERS
 
 
 def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:

@@ -70,7 +70,7 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     run.attrs |= {name: [one.stats[name] for one in each] for name in _COUNTERS}
-    inner = {name: probe.probe if name in late else probe for name, probe in longest.probes.items()}
+    inner = {name: getattr(probe, "probe", probe) if name in late else probe for name, probe in longest.probes.items()}
     return labelled(run, inner)
 
 

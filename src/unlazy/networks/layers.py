@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -32,7 +32,7 @@ class Layer(eqx.Module):
     Methods that change neurons return a new network.
     """
 
-    network: eqx.AbstractVar[Network]
+    network: eqx.AbstractVar[Any]  # a `Network`; each layer names its own class
     name: eqx.AbstractVar[str]
 
     @abc.abstractmethod

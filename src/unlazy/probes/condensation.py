@@ -36,7 +36,7 @@ class Clusters(NamedTuple):
 
     leader: Int[Array, " m"]  # the index of a vector; its own for a leader
     cosine: Float[Array, " m"]
-    count: Float[Array, ""]  # of leaders among the vectors that are alive
+    leaders: Float[Array, ""]  # how many there are among the vectors that are alive
 
 
 def orientations(vectors: Vectors) -> Vectors:
@@ -159,8 +159,8 @@ def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> 
     return {
         "pairs": near / jnp.maximum(jnp.sum(pair), one),
         "opposite": apart / jnp.maximum(near, one),
-        "lines": clusters(vectors, threshold, alive=alive).count,
-        "directions": clusters(vectors, threshold, signed=True, alive=alive).count,
+        "lines": clusters(vectors, threshold, alive=alive).leaders,
+        "directions": clusters(vectors, threshold, signed=True, alive=alive).leaders,
         "rank": effective_rank(vectors * alive[:, None]),
         "alive": jnp.mean(alive),
     }

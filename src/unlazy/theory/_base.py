@@ -1,12 +1,10 @@
 """What a theorem is: an object that looks at a run and says whether it speaks about it, and whether it holds."""
 
-from __future__ import annotations
-
 import abc
 import dataclasses
 import enum
 from collections.abc import Generator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import equinox as eqx
 
@@ -14,6 +12,11 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network
 from unlazy.probes import Probe
+
+if TYPE_CHECKING:  # what type checkers understand; it has to be imported in the file that uses it
+    from typing import ClassVar as AbstractVar
+else:
+    from equinox import AbstractVar
 
 
 class Verdict(enum.Enum):
@@ -76,9 +79,9 @@ class Theorem(eqx.Module, Generic[Setting]):
     their defaults.
     """
 
-    key: eqx.AbstractVar[str]  # "chen2022/theorem-1"
-    source: eqx.AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
-    statement: eqx.AbstractVar[str]  # one sentence
+    key: AbstractVar[str]  # "chen2022/theorem-1"
+    source: AbstractVar[str]  # "Chen, Vanden-Eijnden, Bruna (2022), Theorem 1"
+    statement: AbstractVar[str]  # one sentence
     feasible: ClassVar[bool] = True  # False: no problem that fits into a computer meets its hypotheses
 
     @abc.abstractmethod

@@ -111,15 +111,16 @@ def start_moment(activation: Activation, d: int) -> float:
 
 def curvature(activation: Activation) -> float:
     """M = sup |σ''| over |h| < 20 (Assumption 2.2(b)), kinks left out; infinite where it still grows at the ends."""
-    ends = -20.0, 20.0
+    ends, largest = (-20.0, 20.0), 0.0
     for _ in range(2):  # on a grid, then on one around the largest value
         points = np.linspace(*ends, _POINTS)
         values = np.abs(np.asarray(activation.second_derivative(jnp.asarray(points)), float))
         place = int(np.argmax(values))
+        largest = float(values[place])
         if place in (0, _POINTS - 1) and values[place] > 1.01 * values[_POINTS // 2]:
             return math.inf
         ends = float(points[max(place - 1, 0)]), float(points[min(place + 1, _POINTS - 1)])
-    return float(values.max())
+    return largest
 
 
 class Margins(NamedTuple):
