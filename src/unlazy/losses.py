@@ -44,7 +44,7 @@ class Loss(eqx.Module):
 
     def __check_init__(self) -> None:
         if self.reduction not in ("mean", "sum"):
-            raise UserError(f"A loss is reduced by 'mean' or by 'sum', not by '{self.reduction}'.")
+            raise UserError(f"reduction = '{self.reduction}' is not known: choose 'mean' or 'sum'.")
 
     def __call__(self, f: Outputs, y: Outputs, weight: Float[Array, " n"] | None = None) -> Scalar:
         """Reduce the costs: Σ_i ω_i ℓ_i, divided by Σ_i ω_i where the reduction is the mean."""
@@ -111,7 +111,7 @@ class Logistic(Loss):
     def check(self, y: Outputs) -> None:
         """Labels must be ±1."""
         if not np.all(np.abs(np.asarray(y)) == 1):
-            raise UserError("The logistic loss needs labels -1 and 1, and these are others: use 2 y - 1 for 0 and 1.")
+            raise UserError("The logistic loss needs labels -1 and 1: convert labels 0 and 1 by 2 y - 1.")
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Logistic cost of each sample, overflow-free."""
@@ -156,7 +156,7 @@ class CustomLoss(Loss):
 
     def __check_init__(self) -> None:
         if not callable(self.function):
-            raise UserError(f"A loss of your own is made of a function of outputs and targets, not {self.function!r}.")
+            raise UserError(f"CustomLoss needs a function of outputs and targets, not {self.function!r}.")
 
     def check(self, y: Outputs) -> None:
         """Refuse a function that does not give one cost for each sample."""
@@ -170,8 +170,8 @@ class CustomLoss(Loss):
             ) from error
         if getattr(made, "shape", None) != given.shape[:1]:
             raise UserError(
-                f"The loss {_name(self.function)} makes {getattr(made, 'shape', made)} of outputs and targets of shape "
-                f"{given.shape}: it must give one cost for each sample, of shape {given.shape[:1]}."
+                f"The loss {_name(self.function)} returns {getattr(made, 'shape', made)} for outputs and targets of "
+                f"shape {given.shape}: it must return one cost for each sample, an array of shape {given.shape[:1]}."
             )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:

@@ -176,6 +176,6 @@ class Activation(eqx.Module):
         if slope == 0:
             raise UserError(
                 f"|σ'| of {self} is not bounded away from 0 on ({left}, {right}): choose an interval without a zero of "
-                "σ' and without a kink inside. Its `active` is one."
+                "σ' and without a kink inside, such as its attribute `active`."
             )
         return ActiveInterval(float(left), float(right), slope)

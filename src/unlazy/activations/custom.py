@@ -56,8 +56,8 @@ class Custom(Activation):
             raise UserError(f"{self.function} fails on a float32 array of shape (2, 3): {error}") from error
         if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
             raise UserError(
-                f"{self.function} makes {got} of a float32 array of shape (2, 3): an activation acts elementwise and "
-                "keeps shape and dtype. Plain Python numbers in place of arrays inside it keep the dtype."
+                f"{self.function} returns {got} for a float32 array of shape (2, 3): an activation acts elementwise "
+                "and must keep shape and dtype. Python numbers instead of arrays inside the function keep the dtype."
             )
 
     def _off_kinks(self, h: Values, value: Values) -> Values:
@@ -105,7 +105,7 @@ def _slopes(activation: Custom, points: np.ndarray) -> np.ndarray:
     slopes = np.abs(sample(activation.derivative, points))
     if not np.all(np.isfinite(slopes)):
         where = points[~np.isfinite(slopes)][0]
-        raise UserError(f"σ' of {activation} is NaN or infinite at {where:g}: an activation has a slope off its kinks.")
+        raise UserError(f"σ' of {activation} is NaN or infinite at {where:g}: it must be finite except at kinks.")
     return slopes
 
 
@@ -152,6 +152,6 @@ def _active(activation: Custom) -> ActiveInterval:
                 break
     if chosen is None:
         raise UserError(
-            f"{activation} has no active interval inside (-4, 4): σ' is 0 or changes sign in every 0.1 of it."
+            f"{activation} has no active interval inside (-4, 4): σ' is 0 or changes sign in each 0.1 of it."
         )
     return activation.interval(*chosen)

@@ -68,7 +68,7 @@ class LeakyRelu(Activation):
     def __check_init__(self) -> None:
         if not -1 <= self.slope < 1:
             raise UserError(
-                f"The slope of a leaky ReLU is {self.slope}: a number from -1 up to but without 1 was wanted. "
+                f"The slope of a leaky ReLU is {self.slope}: a number in [-1, 1) was expected. "
                 "With slope 1 it is `Linear`; a steeper left side is a scaled and mirrored leaky ReLU."
             )
 

@@ -123,7 +123,9 @@ def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
 
 def _check(threshold: float, floor: float) -> None:
     if not (0 < threshold < 1 and 0 <= floor < 1):
-        raise UserError(f"threshold lies between 0 and 1, floor from 0 to 1, not {threshold} and {floor}.")
+        raise UserError(
+            f"threshold = {threshold} and floor = {floor} were given: choose 0 < threshold < 1 and 0 <= floor < 1."
+        )
 
 
 class Condensation(Probe):
@@ -196,11 +198,13 @@ class Alignment(Probe):
 
     def __check_init__(self) -> None:
         if isinstance(self.direction, str) and self.direction not in ("leading", "ones"):
-            raise UserError(f"A direction is 'leading', 'ones' or a list of numbers, not '{self.direction}'.")
+            raise UserError(
+                f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or a list of numbers."
+            )
         if not isinstance(self.direction, str) and self.layer is None:
-            raise UserError("A direction in numbers belongs to one layer: name it with `layer`.")
+            raise UserError("A direction given as numbers belongs to one layer: name that layer with the option layer.")
         if not 0 < self.degrees < 90:
-            raise UserError(f"An angle between 0 and 90 degrees was wanted, not {self.degrees}.")
+            raise UserError(f"degrees = {self.degrees} is out of range: choose an angle between 0 and 90.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
         """Look at the weights."""
@@ -223,7 +227,9 @@ class Alignment(Probe):
         if self.direction == "ones":
             return jnp.full(d, d**-0.5, vectors.dtype)
         if len(self.direction) != d:
-            raise UserError(f"Vectors of '{self.layer}' have {d} entries, but the direction has {len(self.direction)}.")
+            raise UserError(
+                f"direction has {len(self.direction)} entries, but vectors of '{self.layer}' have {d}: give {d}."
+            )
         axis = np.asarray(self.direction, float)
         return jnp.asarray(axis / np.linalg.norm(axis), vectors.dtype)
 

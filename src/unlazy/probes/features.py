@@ -19,7 +19,7 @@ class FeaturePair(Probe):
 
     def __check_init__(self) -> None:
         if self.neurons is not None and self.neurons < 1:
-            raise UserError(f"At least one neuron must be looked at, not {self.neurons}.")
+            raise UserError(f"neurons = {self.neurons} is too small: choose at least 1.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " m"]]]:
         """Evaluate the features at both inputs."""

@@ -17,7 +17,7 @@ def layers_of(network: Network) -> Mapping[str, Layer]:
     layers = network.layers()
     if not layers:
         raise UserError(
-            f"{type(network).__name__} has no layers of neurons: define its `layers`, or leave this probe out."
+            f"{type(network).__name__} has no layers of neurons: define its method `layers`, or remove this probe."
         )
     return layers
 
@@ -80,7 +80,7 @@ class MeanSquareSlope(Probe):
 
         def smallest(name: str, layer: Layer) -> Float[Array, ""]:
             if layer.activation is None:
-                raise UserError(f"Layer '{name}' has no known activation whose slopes could be averaged.")
+                raise UserError(f"Layer '{name}' has no activation whose slopes could be averaged: remove this probe.")
             return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
 
         return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}
@@ -91,7 +91,7 @@ def raw_stack(network: Network) -> MeanFieldStack:
     there = network.restore()
     if not isinstance(there, MeanFieldStack):
         raise UserError(
-            f"Channels are those of a MeanFieldStack; {type(there).__name__} has none: leave this probe out."
+            f"Channels are those of a MeanFieldStack, and {type(there).__name__} has none: remove this probe."
         )
     return there
 
@@ -108,5 +108,5 @@ class TrainedNeurons(Probe):
         """Copy the rows."""
         rows = raw_stack(obs.network).trained_rows()
         if not rows:
-            raise UserError("No neuron of this stack is trained: leave this probe out.")
+            raise UserError("No neuron of this stack is trained: remove this probe.")
         return {name: values[: self.neurons] for name, values in rows.items()}

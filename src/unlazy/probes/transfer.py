@@ -45,12 +45,10 @@ class Transfer(Probe):
         if self.features is not None and (
             not self.features or min(self.features) < 1 or list(self.features) != sorted(self.features)
         ):
-            raise UserError(
-                f"Numbers of features to hand on increase from at least 1, unlike {self.features}: try [1, 10, 100]."
-            )
+            raise UserError(f"features = {self.features} is not an increasing list of numbers >= 1: try [1, 10, 100].")
         if self.hidden < 1 or self.steps < 0 or not self.rate > 0:
             raise UserError(
-                f"A small network of {self.hidden} neurons trained by {self.steps} steps of {self.rate:g} cannot be: "
+                f"hidden = {self.hidden}, steps = {self.steps} and rate = {self.rate:g} are out of range: "
                 "try hidden = 64, steps = 5000 and rate = 1."
             )
 
@@ -59,7 +57,9 @@ class Transfer(Probe):
         data = obs.data
         held = data.held_out
         if held is None or held.n < 2:
-            raise UserError(f"Data set '{data.name}' has no held-out set to transfer to: make one, or leave this out.")
+            raise UserError(
+                f"Data set '{data.name}' has no held-out set to transfer to: give it one, or remove this probe."
+            )
         x, y = held.x[: self.samples], held.y[: self.samples]
         seen = {}
         for name, layer in layers_of(obs.network.restore()).items():
@@ -78,7 +78,9 @@ class Transfer(Probe):
         if self.features is None:
             return tuple(2**power for power in range(width.bit_length()))
         if max(self.features) > width:
-            raise UserError(f"{max(self.features)} features cannot be taken from {width} neurons: take fewer.")
+            raise UserError(
+                f"features asks for {max(self.features)} of only {width} neurons: choose smaller numbers of features."
+            )
         return self.features
 
     def _trained(self, features: Inputs, y: Outputs, loss: Loss, counts: tuple[int, ...]) -> dict[str, Array]:

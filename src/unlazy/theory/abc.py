@@ -41,8 +41,8 @@ class Parameterisation:
     def __post_init__(self) -> None:
         if len(self.a) != len(self.b) or len(self.a) < 2:
             raise UserError(
-                f"{len(self.a)} exponents a and {len(self.b)} exponents b were given: one of each for every weight "
-                "matrix was wanted, and at least two matrices."
+                f"{len(self.a)} exponents a and {len(self.b)} exponents b were given: give one of each for every "
+                "weight matrix, and at least two matrices."
             )
 
     @property
@@ -123,7 +123,10 @@ def of(scaling: Scaling, hidden: int = 2) -> Parameterisation:
     Only the last hidden layer of such a network is trained; regimes are those of training all of it alike.
     """
     if not isinstance(scaling.node, float | int):
-        raise UserError("An asymmetrical scaling treats its neurons unlike, which no power of the width describes.")
+        raise UserError(
+            "An asymmetrical scaling gives neurons different weights, which no power of the width describes: "
+            "use another scaling."
+        )
     before = () if hidden == 1 else (*(0.5,) * (hidden - 2), -scaling.feature)
     rate = scaling.rate + (0.0 if hidden == 1 else scaling.feature_rate)
     return Parameterisation((0.0, *before, -scaling.node), (0.0,) * (hidden + 1), -rate)

@@ -44,14 +44,14 @@ def distance(run: Trajectory, reference: Trajectory, first: int = 0) -> float:
     Neuron j of ``run`` is neuron ``first`` + j of ``reference``.
     """
     if len(run.times) != len(reference.times) or not np.allclose(run.times, reference.times, rtol=1e-9, atol=1e-12):
-        raise UserError("Runs are compared at the same times, and these looked at different ones.")
+        raise UserError("The runs were observed at different times: run both with the same times.")
     here, there = neurons_of(run), neurons_of(reference)
     largest = 0.0
     for block, rows in here.items():
         part = there[block][:, first : first + rows.shape[1]]
         if part.shape != rows.shape:
             raise UserError(
-                f"The reference has no {rows.shape[1]} neurons from {first} on in {block}: take a wider one."
+                f"{block} of the reference has fewer than {rows.shape[1]} neurons from {first} on: use a wider one."
             )
         largest = max(largest, float(np.max(np.abs(rows - part))))
     return largest
@@ -61,7 +61,7 @@ def neurons_of(run: Trajectory) -> dict[str, np.ndarray]:
     """What is trained of each neuron, by block, at every look."""
     seen = through(run, TrainedNeurons())
     if seen is None:
-        raise UserError("Networks are compared neuron by neuron: add probes=[TrainedNeurons()].")
+        raise UserError("Networks are compared neuron by neuron: run both with probes=[TrainedNeurons()].")
     return {name: np.asarray(rows, float) for name, rows in seen.items()}
 
 
@@ -95,7 +95,7 @@ def against_width(
     full = _narrowest(wide)
     if not widths or max(widths) * repetitions > full or max(widths) >= full:
         raise UserError(
-            f"{repetitions} x {max(widths, default=0)} neurons do not leave a reference of {full} much wider: take a "
+            f"A reference of {full} neurons is not much wider than {repetitions} x {max(widths, default=0)}: use a "
             "wider reference, or fewer repetitions."
         )
     (reference,) = _runs(flow, [wide], data, times)
@@ -140,7 +140,7 @@ class Coefficients(Probe):
         now = obs.network.restore()
         first = now.blocks[0] if isinstance(now, MeanFieldStack) else None
         if not isinstance(first, Limit) or first.coefficients is None:
-            raise UserError('Coefficients are those of a first block of infinite width: use coordinates = "gram".')
+            raise UserError('Coefficients exist for a first block of infinite width only: use coordinates = "gram".')
         return first.coefficients
 
 
@@ -151,7 +151,7 @@ def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldS
     """
     first = limit.blocks[0]
     if not isinstance(first, Limit) or width < 1:
-        raise UserError("Neurons are drawn from a first block of infinite width, one or more: widths = [inf, 64].")
+        raise UserError("Neurons are drawn from a first block of infinite width: use widths = [inf, 64].")
     w_key, b_key = jax.random.split(key)
     dtype = first.mean.dtype
     w = first.weight_spread * jax.random.normal(w_key, (width, first.inputs), dtype)
