@@ -145,7 +145,21 @@ def training_kernel(
     output: int | None = None,
     x: Batch | None = None,
 ) -> Float[Array, "p p"]:
-    """Compute the tangent kernel Θ of a network on the training inputs as a square matrix; see `Observation.kernel`."""
+    """Compute the tangent kernel Θ of a network on training inputs as a square matrix; see `Observation.kernel`.
+
+    Parameters
+    ----------
+    network
+        The network.
+    data
+        The data set.
+    samples
+        Number of training inputs, from the first on; all if omitted.
+    output
+        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    x
+        The training inputs as the network prepared them, if they are not those of ``data``.
+    """
     if samples is not None and not 1 <= samples <= data.n:
         raise UserError(f"samples = {samples} is out of range: there are {data.n} training inputs.")
     points = data.x if x is None else x

@@ -64,18 +64,26 @@ def _per_sample(values: Float[Array, "n *k"]) -> Float[Array, " n"]:
 
 
 class Squared(Loss):
-    """Squared error ℓ = ½ |f - y|², or |f - y|² without the half (as in caron2023's released simulation)."""
+    """Squared error ℓ = ½ |f - y|², or |f - y|² without the half (as in caron2023's released simulation).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    half
+        Whether the factor ½ is there.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
 
     @property
     def quadratic(self) -> bool:
-        """It is."""
+        """True: dL/df is linear in f."""
         return True
 
     def check(self, y: Outputs) -> None:
-        """Any targets will do."""
+        """Accept any targets."""
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's output from its target."""
@@ -84,7 +92,15 @@ class Squared(Loss):
 
 
 class SoftmaxSquared(Loss):
-    """Squared error of probabilities, ℓ = ½ |softmax(f) - y|², or without the half (zhou2023 figure 5)."""
+    """Squared error of probabilities, ℓ = ½ |softmax(f) - y|², or without the half (zhou2023 figure 5).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    half
+        Whether the factor ½ is there.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
@@ -104,7 +120,13 @@ class SoftmaxSquared(Loss):
 
 
 class Logistic(Loss):
-    """Logistic loss ℓ = Σ_k log(1 + exp(-y_k f_k)) for labels y = ±1."""
+    """Logistic loss ℓ = Σ_k log(1 + exp(-y_k f_k)) for labels y = ±1.
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
 
@@ -119,7 +141,13 @@ class Logistic(Loss):
 
 
 class CrossEntropy(Loss):
-    """Cross-entropy ℓ = -Σ_k y_k log softmax(f)_k for one-hot (or soft) labels of shape (n, k)."""
+    """Cross-entropy ℓ = -Σ_k y_k log softmax(f)_k for one-hot (or soft) labels of shape (n, k).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
 
@@ -141,12 +169,12 @@ class CrossEntropy(Loss):
 class CustomLoss(Loss):
     """A loss of your own: ℓ_i = ``function(f, y)_i``, the cost of each sample.
 
-    Use a function of a module, or keep one instance: a lambda written anew is another loss, and compiles again.
+    Use a module-level function, or reuse one instance: a new lambda is another loss, and JAX compiles again.
 
     Parameters
     ----------
     function
-        Takes outputs and targets, both of shape (n,) or (n, k), and gives n costs. It is differentiated by JAX.
+        Takes outputs and targets, both of shape (n,) or (n, k), and returns n costs. JAX differentiates it.
     reduction
         "mean" or "sum" over samples.
     """

@@ -21,7 +21,15 @@ _PASSES = 3
 
 @dataclasses.dataclass(frozen=True)
 class ActiveInterval:
-    """An open bounded interval I = (I_l, I_r) on which |σ'| ≥ K_σ' = ``slope`` > 0 (chen2022 Assumption 2)."""
+    """An open bounded interval I = (I_l, I_r) on which |σ'| ≥ K_σ' > 0 (chen2022 Assumption 2).
+
+    Parameters
+    ----------
+    left, right
+        The ends I_l < I_r, two finite numbers.
+    slope
+        A lower bound K_σ' > 0 of |σ'| on the interval.
+    """
 
     left: float
     right: float

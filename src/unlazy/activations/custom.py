@@ -34,15 +34,23 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
 
 
 class Custom(Activation):
-    """σ = ``function``, elementwise on arrays of any shape; derivatives by `jax.grad`.
+    """An activation given by a function σ, with derivatives by `jax.grad`.
 
-    Use a module-level function, or keep one instance: a lambda written anew is another activation, and recompiles.
+    Use a module-level function, or reuse one instance: a new lambda is another activation, and JAX compiles again.
 
     ``lipschitz``, ``active`` and ``multiplicity`` are estimates, in the precision that JAX runs in. The Lipschitz
-    constant is the largest |σ'| on a fine grid of [-10, 10] and at ±20, ±50, ±100; infinite where these last are larger
-    by 1 %. The active interval has ends among the multiples of 0.1 and the kinks. The multiplicity is looked for up to
-    order 6, taking |σ⁽ˢ⁾(0)| ≤ 1e-4 for 0. The Gaussian expectations are by quadrature: a kink costs ``dual`` some 1e-3
-    of E[σ²], but the jump that it makes in σ' costs ``dual_derivative`` up to a tenth of E[σ'²].
+    constant is the largest |σ'| on a fine grid of [-10, 10] and at ±20, ±50, ±100; it is infinite if these last values
+    are larger by 1 %. The active interval has ends among the multiples of 0.1 and the kinks. The multiplicity is
+    determined up to order 6, where |σ⁽ˢ⁾(0)| ≤ 1e-4 counts as 0. The Gaussian expectations are computed by quadrature:
+    a kink costs ``dual`` about 1e-3 of E[σ²], but the jump that it makes in σ' costs ``dual_derivative`` up to a tenth
+    of E[σ'²].
+
+    Parameters
+    ----------
+    function
+        An elementwise function of arrays of any shape, written with `jax.numpy`.
+    kinks
+        Points where σ' jumps. The active interval and error control take them into account.
     """
 
     function: Elementwise = eqx.field(static=True)

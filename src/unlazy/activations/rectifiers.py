@@ -56,7 +56,13 @@ class Relu(Activation):
 
 
 class LeakyRelu(Activation):
-    """σ(h) = h where h > 0, else ``slope`` · h, with -1 ≤ slope < 1 and σ'(0) = 0; slope -1 is the absolute value."""
+    """σ(h) = h for h > 0 and σ(h) = ``slope`` · h for h < 0, with σ'(0) = 0.
+
+    Parameters
+    ----------
+    slope
+        The slope for h < 0, with -1 ≤ slope < 1. A slope of -1 is the absolute value.
+    """
 
     slope: float = eqx.field(static=True, default=0.01, converter=float)
 

@@ -24,16 +24,33 @@ DEFAULT = "default"  # shown where one recipe has a setting that another leaves 
 
 @dataclass
 class Group:
-    """Runs with the same settings: they differ in their seeds only, and are drawn as one curve with a band."""
+    """Runs with the same settings, which differ in their seeds only and are drawn as one curve with a band.
 
-    settings: dict[str, str]  # the value of each setting that differs between groups
+    Attributes
+    ----------
+    settings
+        The value of each setting that differs between groups.
+    label
+        Name in legends.
+    runs
+        The runs.
+    members
+        Positions of these runs among all runs.
+    colour, dash, thickness
+        How the curve is drawn: colour, index of the dash pattern, and line width in points (that of the style if
+        None).
+    plot
+        Index of the plot, if there are several side by side.
+    """
+
+    settings: dict[str, str]
     label: str
     runs: list[xr.Dataset]
-    members: list[int]  # places of these runs among all runs
+    members: list[int]
     colour: str = ORDERED[0]
     dash: int = 0
-    thickness: float | None = None  # of the line, in points; None is that of the style
-    plot: int = 0  # which of the plots side by side
+    thickness: float | None = None
+    plot: int = 0
     _joined: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict, repr=False)
 
     def seeds(self, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -72,16 +89,18 @@ class Comparison:
 
     Attributes
     ----------
+    runs
+        All runs.
     differing
         The settings that differ, such as ``network.width``.
     factors
-        Those of them that are needed to tell the runs apart, with the values that occur. The others follow from these.
+        Those of them that are needed to distinguish the runs, with their values. The others follow from these.
     groups
         Runs with the same value of every factor, with the colour, dash pattern and plot they are drawn in.
     by_colour, by_dash, by_thickness
-        The factors that are told apart by colour, by dash pattern and by the thickness of lines, if any.
+        The factors that are shown by colour, by dash pattern and by line width, if any.
     by_plot
-        The factors that are told apart by plots side by side.
+        The factors that are shown by plots side by side.
     """
 
     runs: list[xr.Dataset]
@@ -332,7 +351,13 @@ def _in_order_of_recipe(run: xr.Dataset) -> list[str]:
 
 
 def rank(name: str) -> int:
-    """Losses first, that of training before others; then errors and risks; then everything else."""
+    """Rank a variable for figures and tables: training loss, test loss, other losses, errors and risks, others.
+
+    Parameters
+    ----------
+    name
+        Name of a variable, such as ``"train-loss"``.
+    """
     kinds = ("train-loss", "test-loss", "loss")
     exact = [index for index, kind in enumerate(kinds) if (name == kind if index < 2 else kind in name)]
     return exact[0] if exact else 3 if any(word in name for word in ("error", "risk", "accuracy")) else 4
@@ -343,7 +368,13 @@ def _name(run: xr.Dataset) -> str:
 
 
 def short(key: str) -> str:
-    """Give the last part of a setting's name, which is enough in a legend: ``network.width`` -> ``width``."""
+    """Give the last part of the name of a setting, for legends: ``network.width`` -> ``width``.
+
+    Parameters
+    ----------
+    key
+        Full name of a setting.
+    """
     return {"times.end": "end time"}.get(key, key.rpartition(".")[2])
 
 

@@ -262,7 +262,13 @@ def typeset(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Undo `typeset` and `literal`: give a label as words, for tables and for screen readers."""
+    """Undo `typeset` and `literal`: give a label as words, for tables and for screen readers.
+
+    Parameters
+    ----------
+    text
+        A label of a figure.
+    """
     marks = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302"}
     words = _TYPESET.sub(lambda found: f"{found[2]}{marks.get(found[1], '')}_{found[3]}", text)
     return words.replace("\\$", "\0").replace("$", "").replace("\0", "$")

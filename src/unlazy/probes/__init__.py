@@ -1,20 +1,15 @@
-"""Probes: what to look at while a network learns."""
+"""Probes: quantities that are measured along a run, such as losses, feature movement and the tangent kernel."""
 
 from unlazy._observation import Observation, training_kernel
 from unlazy.probes._base import Probe
+from unlazy.probes._directions import chance, cluster_order, clusters, cosines, effective_rank, living
 from unlazy.probes.condensation import (
     Alignment,
     Condensation,
     CosineMatrix,
     InputWeights,
     Reduced,
-    chance,
-    cluster_order,
-    clusters,
     condensed,
-    cosines,
-    effective_rank,
-    living,
     reduce,
 )
 from unlazy.probes.features import FeaturePair

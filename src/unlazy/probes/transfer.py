@@ -19,18 +19,31 @@ _SPAN = 8  # the largest number of features in a group over the smallest: compil
 
 
 class Transfer(Probe):
-    """Risk and share of errors of a small network trained on the k most important features, against k, by layer.
+    """Risk and error of a small network trained on the k most important features of a layer, against k.
 
-    caron2023 section 6.2. The held-out set is split in half. Features of a sample are what the neurons of a layer
-    answer, σ(h_j(x)); the k most important ones are the inputs of a network of ``hidden`` ReLU neurons in NTK scaling
-    (the paper's own network with γ = 1; it does not say more), trained on the first half by ``steps`` of gradient
-    descent at ``rate``, on the mean of the run's cost. ``train_risk`` and ``train_error`` are those of the first half,
-    ``test_risk`` and ``test_error`` those of the second.
+    caron2023 section 6.2. The held-out set is split in half. The features of a sample are the responses σ(h_j(x)) of
+    the neurons of a layer; the k most important ones are the inputs of a network of ReLU neurons in NTK scaling (the
+    paper's own network with γ = 1; it gives no further details), trained on the first half by gradient descent on the
+    mean of the run's cost. ``train_risk`` and ``train_error`` are those of the first half, ``test_risk`` and
+    ``test_error`` those of the second.
 
-    Without ``features``, k = 1, 2, 4, ... up to the width. With ``unit`` (the default) features are divided by the root
-    of their mean square over the first half, one number for all k of them. It makes a rate of 1 stable with the squared
-    error, and features are compared for what they say and not for how loud they are. ``seed`` draws the small network;
-    ``samples`` takes only so many of the held-out set.
+    Parameters
+    ----------
+    features
+        The numbers k of features, increasing; 1, 2, 4, ... up to the width if omitted.
+    hidden
+        Number of ReLU neurons of the small network.
+    steps
+        Number of steps of gradient descent.
+    rate
+        Its learning rate.
+    unit
+        Whether features are divided by the root of their mean square over the first half, one number for all k of
+        them. It makes a rate of 1 stable with the squared error, and compares features independently of their size.
+    seed
+        Seed of the small network.
+    samples
+        Number of held-out samples to use; all if omitted.
     """
 
     features: tuple[int, ...] | None = eqx.field(static=True, default=None)

@@ -123,7 +123,13 @@ def check_law(law: Law, columns: int = 3, rows: int = 64) -> None:
 
 
 def check_scaling(scaling: Scaling) -> None:
-    """Check that a scaling gives positive node scales at every width, and finite factors."""
+    """Check that a scaling gives positive node scales at every width, and finite factors.
+
+    Parameters
+    ----------
+    scaling
+        The scaling.
+    """
     for width in (1, 2, 16, 1024):
         nodes = np.asarray(scaling.nodes(width))
         assert nodes.shape == (width,), f"nodes({width}) gives one scale for each neuron, not shape {nodes.shape}."
@@ -166,7 +172,13 @@ def check_embedding(embedding: Embedding, inputs: int = 16) -> None:
 
 
 def check_optimiser(optimiser: Optimiser) -> None:
-    """Check that an optimiser descends: 500 small steps on a quadratic bring it below a tenth of where it began."""
+    """Check that an optimiser descends: 500 small steps on a quadratic bring it below a tenth of where it began.
+
+    Parameters
+    ----------
+    optimiser
+        The optimiser.
+    """
     transform = optimiser.transform()
     assert isinstance(transform, optax.GradientTransformation), "transform gives a transformation of Optax."
     parameters = jnp.asarray([1.0, -2.0, 0.5])
@@ -181,7 +193,13 @@ def check_optimiser(optimiser: Optimiser) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check that a schedule gives finite factors >= 0, alone and for many steps at once, inside compiled code."""
+    """Check that a schedule gives finite factors >= 0, alone and for many steps at once, inside compiled code.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    """
     steps = jnp.arange(200)
     together = np.asarray(jax.jit(schedule)(steps), float)
     assert together.shape == (200,), f"200 steps give {together.shape} factors."
