@@ -70,8 +70,8 @@ def test_all_public_names_resolve():
 
 
 def test_homes_are_where_names_live():
-    assert set(unlazy._HOMES) | set(unlazy._ROOMS) == set(unlazy.__all__)
-    assert not set(unlazy._HOMES) & set(unlazy._ROOMS)
+    assert set(unlazy._HOMES) | set(unlazy._PACKAGES) == set(unlazy.__all__)
+    assert not set(unlazy._HOMES) & set(unlazy._PACKAGES)
     for name, home in unlazy._HOMES.items():
         room = importlib.import_module(home)
         assert name in getattr(room, "__all__", vars(room)), f"{home} does not offer {name}"
@@ -79,7 +79,7 @@ def test_homes_are_where_names_live():
 
 def test_every_room_is_on_the_tour():
     rooms = {module.name for module in pkgutil.iter_modules(unlazy.__path__) if not module.name.startswith("_")}
-    assert set(unlazy._ROOMS) == rooms - {"cli"}
+    assert set(unlazy._PACKAGES) == rooms - {"cli"}
 
 
 def test_type_checkers_see_the_same_names():
@@ -87,7 +87,7 @@ def test_type_checkers_see_the_same_names():
     (block,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     seen = {(alias.name, node.module) for node in imports for alias in node.names}
-    wanted = set(unlazy._HOMES.items()) | {(room, "unlazy") for room in unlazy._ROOMS}
+    wanted = set(unlazy._HOMES.items()) | {(package, "unlazy") for package in unlazy._PACKAGES}
     assert seen == wanted
 
 

@@ -1,6 +1,6 @@
-"""unlazy: an instrument for people who study how neural networks learn features.
+"""unlazy: a library for people who study how neural networks learn features.
 
-Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> figure and report.
+The pipeline is data -> network -> flow -> trajectory -> probes -> panel -> figure and report.
 
     import jax, unlazy
 
@@ -12,7 +12,7 @@ Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> f
 
 from typing import TYPE_CHECKING
 
-# Names are brought in when they are first used: `unlazy --help` must not wait for JAX.
+# Names are imported when they are first used, so that `unlazy --help` does not wait for JAX.
 _HOMES = {
     "Dataset": "unlazy.data",
     "TwoLayer": "unlazy.networks",
@@ -48,7 +48,7 @@ _HOMES = {
     "Lab": "unlazy.lab",
     "Recipe": "unlazy.lab",
 }
-_ROOMS = (
+_PACKAGES = (
     "activations",
     "data",
     "networks",
@@ -155,7 +155,7 @@ def __getattr__(name: str) -> object:
         return version("unlazy")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in _ROOMS:
+    if name in _PACKAGES:
         return import_module(f"unlazy.{name}")
     raise AttributeError(f"module 'unlazy' has no attribute '{name}'")
 

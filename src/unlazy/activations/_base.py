@@ -102,9 +102,9 @@ class Activation(eqx.Module):
         """σ''(h), and 0 at a kink."""
 
     def slope_between(self, h: Values, k: Values) -> Values:
-        """σ' averaged over the way from h to k: (σ(k) - σ(h)) / (k - h), or to second order σ' in the middle.
+        """Mean of σ' between h and k: (σ(k) - σ(h)) / (k - h), or to second order σ' at the midpoint.
 
-        The middle is as good where σ is smooth; at a kink the quotient tells which part of the way lay on which side.
+        The midpoint is as accurate where σ is smooth; at a kink the quotient weights both sides correctly.
         """
         middle = self.derivative(0.5 * (h + k))
         if not self.kinks:

@@ -1,4 +1,4 @@
-"""An activation made of any function, its constants estimated."""
+"""An activation given by any function, with estimated constants."""
 
 import functools
 import math
@@ -15,11 +15,11 @@ from unlazy.activations import _gaussian
 from unlazy.activations._base import Activation, ActiveInterval, sample
 from unlazy.activations._gaussian import Values
 
-_REACH = 10.0  # half-width of the window in which the Lipschitz constant is looked for
+_REACH = 10.0  # half-width of the window in which the Lipschitz constant is estimated
 _TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])
 _HIGHEST = 6  # multiplicity
 _NONZERO = 1e-4  # a derivative at 0 below this is taken for 0: rounding of high derivatives in float32
-_INSIDE = 4.0  # half-width of the window in which the active interval is looked for
+_INSIDE = 4.0  # half-width of the window in which the active interval is searched
 
 Elementwise = Callable[[Array], Array]
 

@@ -13,7 +13,7 @@ _MOST_NAMES = 12  # in a legend
 
 
 def legend_entries(comparison: Comparison) -> list[tuple[Any, str]]:
-    """Give lines and names: what a colour stands for and, apart from it, what a dash pattern stands for."""
+    """Give the entries of the legend: lines and names, for colours, dash patterns and line widths."""
     from matplotlib.lines import Line2D
 
     entries: list[tuple[Any, str]] = []

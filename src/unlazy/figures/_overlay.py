@@ -1,4 +1,4 @@
-"""Draws the probes of one's own runs: curves of several runs on common axes, grouped by what differs between them."""
+"""Figures of the probes of runs, on common axes and grouped by the settings in which the runs differ."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Plot:
 
 
 def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = "screen") -> Figure:
-    """Draw what the probes of one run or several runs observed, with a plot for each quantity.
+    """Draw the probes of one or several runs, with a plot for each quantity.
 
     Scalars are drawn over time, losses first. Of an array, such as one number for each neuron, the median over its
     entries is drawn with the bands that hold half and nine tenths of them; of a matrix also its values at the end. What
@@ -54,7 +54,7 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
         One run or several: `unlazy.Trajectory` objects, stored runs (`xarray.Dataset`), a sequence of either, or a
         mapping from labels. A list under one label holds seeds.
     probe
-        The probe to draw, or several of them. All if left out.
+        The probe to draw, or several of them. All if omitted.
     style
         ``"screen"``, or ``"paper"`` for page width and type to match.
 
@@ -69,7 +69,7 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
 
 
 def overlay(axes: Axes, runs: Runs, probe: str, legend: bool = True) -> None:
-    """Draw one quantity of several runs into an axes of yours.
+    """Draw one quantity of several runs into existing axes.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def plots(self) -> list[str]:
-        """Titles of the plots side by side; one without a title if there is nothing to set apart."""
+        """Titles of the plots side by side; a single empty title if there is one plot only."""
         titles: dict[int, str] = {}
         for group in self.groups:
             titles[group.plot] = ", ".join(f"{short(one)} = {group.settings[one]}" for one in self.by_plot)
@@ -245,7 +245,7 @@ def _flatten(name: str, value: Any, found: dict[str, Any]) -> None:
 
 
 def _distinct(rows: list[dict[str, Any]], runs: Sequence[xr.Dataset]) -> list[dict[str, Any]]:
-    """Add the name as a setting where nothing else tells runs apart whose seeds overlap."""
+    """Add the name as a setting if nothing else distinguishes runs whose seeds overlap."""
     seen: dict[str, set[Any]] = {}
     for row, run in zip(rows, runs, strict=True):
         seeds = set(run["seed"].values.tolist())
@@ -257,7 +257,7 @@ def _distinct(rows: list[dict[str, Any]], runs: Sequence[xr.Dataset]) -> list[di
 
 
 def _assign(comparison: Comparison) -> None:
-    """Choose which factor is told apart by colour, which by dash, and which by plots side by side."""
+    """Choose which factor is shown by colour, which by dash pattern, and which by plots side by side."""
     factors = comparison.factors
     left = sorted(
         factors, key=lambda key: (not key.endswith("scaling"), all(map(_is_number, factors[key])), len(factors[key]))

@@ -1,4 +1,4 @@
-"""What every flow must do, whoever wrote it."""
+"""Checks for flows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def check_flow(flow: Flow, network: Network, data: Dataset, end: float = 2.0, to
     network, data
         A small network and data that it fits.
     end
-        A time that takes at least two steps.
+        A time that is at least two steps away.
     tolerance
-        Largest relative difference between a run that stops on its way and one that does not.
+        Largest relative difference between a run that is interrupted and one that is not.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What every probe must do, whoever wrote it."""
+"""Checks for probes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Evaluate = Callable[[Observation], Any]
 
 
 def check_probe(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> None:
-    """Check that a probe gives the same inside a flow and by hand, in every coordinate system.
+    """Check that a probe gives the same values inside a flow and by hand, in every coordinate system.
 
     Parameters
     ----------
     probe
         The probe, or a plain function of an observation.
     network, data
-        A small network on raw inputs and data that it fits.
+        A small network, and data with matching inputs and outputs.
     loss
-        The loss to train on; squared error by default.
+        The training loss; squared error by default.
 
     Raises
     ------
