@@ -24,7 +24,7 @@ class Pruning(Probe):
 
     caron2023 figures 2-4 and 6-11. Entry p of ``train_risk`` (and ``train_error``; with a test set also ``test_risk``
     and ``test_error``) is the value without the p least important neurons of the layer, p = 0, ..., m; the other
-    layers stay whole. A risk is a mean cost. Nothing is trained again. All p together cost one forward pass where
+    layers are not pruned. A risk is a mean cost. Nothing is trained again. All p together cost one forward pass where
     outputs are a sum over the layer's neurons.
     """
 
