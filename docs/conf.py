@@ -33,15 +33,15 @@ def _all_there(app, env):
     import unlazy
 
     known = env.get_domain("py").objects
-    for room in unlazy._ROOMS:
-        module = importlib.import_module(f"unlazy.{room}")
+    for package in unlazy._PACKAGES:
+        module = importlib.import_module(f"unlazy.{package}")
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
             value = getattr(module, name)
             # A data class without a docstring is given one that only repeats its fields.
             mute = inspect.isclass(value) and (value.__doc__ or "").startswith(f"{name}(")
-            if mute or (f"unlazy.{room}.{name}" not in known and not inspect.ismodule(value)):
-                logging.getLogger(__name__).warning(f"unlazy.{room}.{name} is public, but not in the reference")
+            if mute or (f"unlazy.{package}.{name}" not in known and not inspect.ismodule(value)):
+                logging.getLogger(__name__).warning(f"unlazy.{package}.{name} is public, but not in the reference")
 
 
 def setup(app):

@@ -18,9 +18,9 @@ from typing import Any
 FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
-Panels at the papers' own sizes, as the command under each makes them: what each shows, what was checked, and what it
-took on one or two cores. The record beside each figure (JSON) holds its recipes, versions and machine. This page is
-made from the records by `docs/make_gallery.py`.
+Panels at the sizes of the papers, made by the command under each: what it shows, which claims were checked, and how
+long it took on one or two cores. The record (JSON) beside each figure holds its recipes, versions and machine. This
+page is generated from the records by `docs/make_gallery.py`.
 """
 
 

@@ -531,7 +531,7 @@ WRONG = {
     "reproduce to a folder that cannot be": (["reproduce", "chen2022/fig1", "-o", "file/x"], "cannot be written"),
     "panels with an argument": (["panels", "chen2022"], "chen2022"),
     "panels with an unknown option": (["panels", "--jsno"], "--jsno"),
-    "panels beside a broken record": (["panels", "--out", "broken"], "is not a whole record"),
+    "panels beside a broken record": (["panels", "--out", "broken"], "is not a complete record"),
     "run nothing": (["run"], "RECIPE"),
     "run a missing file": (["run", "nowhere.toml"], "There is no recipe at 'nowhere.toml'"),
     "run a folder": (["run", "."], "There is no recipe at '.'"),
@@ -547,12 +547,12 @@ WRONG = {
         ["certify", "tiny.toml", "--theorem", "chen2022/theorem-9"],
         "There is no theorem or paper called 'chen2022/theorem-9'. Did you mean 'chen2022/theorem-",
     ),
-    "certify a broken record": (["certify", "broken/panels/x.json"], "is not a whole record"),
+    "certify a broken record": (["certify", "broken/panels/x.json"], "is not a complete record"),
     "certify by no theorem": (["certify", "tiny.toml", "--theorem"], "--theorem"),
     "report on nothing": (["report"], "There are no results at 'runs'"),
     "report on an empty folder": (["report", "empty"], "There is nothing to report in 'empty'"),
     "report on what is no result": (["report", "tiny.toml"], "There are no results at 'tiny.toml'"),
-    "report on a broken record": (["report", "broken"], "is not a whole record"),
+    "report on a broken record": (["report", "broken"], "is not a complete record"),
     "report into a folder": (["report", "stored", "--to", "."], "which is a folder"),
     "figure of an unknown panel": (["figure", "chen2022/fgi1"], "Did you mean 'chen2022/fig1'?"),
     "figure of nothing": (["figure"], "There is nothing to draw"),
@@ -612,7 +612,7 @@ def test_what_should_not_happen_is_one_line_too(call, recipe, monkeypatch):
     status, out, err = call("run", recipe)
     assert (status, out) == (3, "")
     (line,) = err.splitlines()
-    assert line.startswith("unlazy: this should not have happened (RuntimeError: RESOURCE_EXHAUSTED: Out of memory")
+    assert line.startswith("unlazy: an unexpected error occurred (RuntimeError: RESOURCE_EXHAUSTED: Out of memory")
     assert "--debug" in line
     with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
         cli.main(["run", str(recipe), "--debug"])

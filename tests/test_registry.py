@@ -241,12 +241,12 @@ def test_stand_ins_are_not_offered():
 WRONG = {
     "no_such_module:Thing": "There is no module 'no_such_module', which 'no_such_module:Thing' names: install it",
     "unlazy.no_such:Thing": "There is no module 'unlazy.no_such'",
-    "unlazy.losses:Sqared": "There is no 'Sqared' in 'unlazy.losses', as 'unlazy.losses:Sqared' wants. Did you mean",
+    "unlazy.losses:Sqared": "There is no 'Sqared' in 'unlazy.losses', which 'unlazy.losses:Sqared' names. Did you mean",
     "unlazy.losses:Squared.nope": "There is no 'nope' in 'unlazy.losses'",
-    "unlazy.losses:": "names nothing that can be imported: write it as 'package.module:Thing'",
-    "a b:c": "names nothing that can be imported",
-    ":c": "names nothing that can be imported",
-    "a:b:c": "names nothing that can be imported",
+    "unlazy.losses:": "cannot be imported: write it as 'package.module:Thing'",
+    "a b:c": "cannot be imported",
+    ":c": "cannot be imported",
+    "a:b:c": "cannot be imported",
 }
 
 

@@ -1,6 +1,6 @@
-"""unlazy: an instrument for people who study how neural networks learn features.
+"""unlazy: a library for people who study how neural networks learn features.
 
-Data flow one way: data -> network -> flow -> trajectory -> probes -> panel -> figure and report.
+The pipeline is data -> network -> flow -> trajectory -> probes -> panel -> figure and report.
 
     import jax, unlazy
 

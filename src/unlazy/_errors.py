@@ -1,4 +1,4 @@
-"""The one exception meant for people: a sentence that says what was given, what was wanted and what to try."""
+"""The exception for bad input, whose message says what was given, what was expected and which option to change."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """Bad input. The command line prints it without a traceback and exits with status 2."""
+    """Bad input. The command line prints the message without a traceback and exits with status 2."""
 
 
 def suggest(given: str, known: Iterable[str]) -> str:
-    """Say which known name was probably meant, or list them all where none is near."""
+    """Suggest the known name that is closest to the given one, or list all names if none is close."""
     names = sorted(known)
     near = get_close_matches(given, names, n=1, cutoff=0.6)
     if near:
@@ -25,6 +25,6 @@ def article(noun: str) -> str:
 
 
 def short(value: Any) -> str:
-    """Show what was given in at most 60 characters."""
+    """Show a value in at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

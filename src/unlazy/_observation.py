@@ -1,4 +1,4 @@
-"""What a probe receives: one look at a run, with results that all probes share."""
+"""What a probe receives: the network at one time of a run, with results that all probes share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Observe = Callable[["Observation"], PyTree]
 
 
 class Observation:
-    """The network at one time of a run, with all that a probe may ask about it.
+    """The network at one time of a run, with everything that a probe may need.
 
     The same probe works inside a compiled flow, in whatever coordinates the network is trained there, and by hand on a
     snapshot (`Probe.of`). Results that several probes need, such as outputs and kernels, are computed at most once.
@@ -98,17 +98,17 @@ class Observation:
         Parameters
         ----------
         samples
-            Take only so many of the first training inputs.
+            Number of training inputs, from the first on; all if omitted.
         output
-            Of several outputs, take one (counted from 0): n² numbers and about as much work as for a network with one
-            output. By default outputs and samples are folded into one axis, which is k² times as much.
+            The output whose kernel is taken, counted from 0: n² numbers, at about the cost of a network with one
+            output. If omitted, outputs and samples share one axis, at k² times the cost.
         """
         return self._once(
             ("kernel", samples, output), lambda: training_kernel(self.network, self.data, samples, output, self.x)
         )
 
     def at_start(self, probe: Observe) -> PyTree:
-        """Return what ``probe`` gives at the start of the run; inside a flow it is computed once a run."""
+        """Return what ``probe`` gives at the start of the run; inside a flow it is computed once per run."""
         for one, value in self._known_at_start:
             if _same(one, probe):
                 return value
@@ -140,7 +140,21 @@ def _constant(probe: Observe) -> bool:
 def training_kernel(
     network: Network, data: Dataset, samples: int | None = None, output: int | None = None, x: Batch | None = None
 ) -> Float[Array, "p p"]:
-    """Compute the tangent kernel Θ of a network on the training inputs as a square matrix; see `Observation.kernel`."""
+    """Compute the tangent kernel Θ of a network on training inputs as a square matrix; see `Observation.kernel`.
+
+    Parameters
+    ----------
+    network
+        The network.
+    data
+        The data set.
+    samples
+        Number of training inputs, from the first on; all if omitted.
+    output
+        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    x
+        The training inputs as the network prepared them, if they are not those of ``data``.
+    """
     if samples is not None and not 1 <= samples <= data.n:
         raise UserError(f"samples = {samples} is out of range: there are {data.n} training inputs.")
     points = data.x if x is None else x

@@ -118,7 +118,7 @@ def load(reference: str) -> Any:
     """Import what ``package.module:Thing`` names; a dot in ``Thing`` looks into it."""
     module_name, _, path = reference.partition(":")
     if not re.fullmatch(r"\w+(\.\w+)*", module_name) or not re.fullmatch(r"\w+(\.\w+)*", path):
-        raise UserError(f"'{reference}' names nothing that can be imported: write it as 'package.module:Thing'.")
+        raise UserError(f"'{reference}' cannot be imported: write it as 'package.module:Thing'.")
     try:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
@@ -135,7 +135,7 @@ def load(reference: str) -> Any:
         if not hasattr(found, part):
             names = [name for name in vars(found) if not name.startswith("_")] if hasattr(found, "__dict__") else []
             near = suggest(part, names) if len(names) < 40 or suggest(part, names).startswith("Did") else ""
-            raise UserError(f"There is no '{part}' in '{module_name}', as '{reference}' wants. {near}".strip())
+            raise UserError(f"There is no '{part}' in '{module_name}', which '{reference}' names. {near}".strip())
         found = getattr(found, part)
     return found
 
@@ -358,7 +358,7 @@ def check_maker(kind: str, member: Any, called: str) -> None:
         raise UserError(f"'{called}' is a class that is not derived from {base.__name__}: it does not make {noun}.")
     if inspect.isclass(member) and inspect.isabstract(member):
         missing = ", ".join(sorted(getattr(member, "__abstractmethods__", ())))
-        raise UserError(f"'{called}' is abstract ({missing} missing): finish it.")
+        raise UserError(f"'{called}' is abstract: define {missing}.")
     if not callable(member):
         raise UserError(f"{short(member)} is not {noun}: give an object, or a name that 'unlazy list {kind}' shows.")
 

@@ -44,7 +44,7 @@ class Loss(eqx.Module):
 
     def __check_init__(self) -> None:
         if self.reduction not in ("mean", "sum"):
-            raise UserError(f"A loss is reduced by 'mean' or by 'sum', not by '{self.reduction}'.")
+            raise UserError(f"reduction = '{self.reduction}' is not known: choose 'mean' or 'sum'.")
 
     def __call__(self, f: Outputs, y: Outputs, weight: Float[Array, " n"] | None = None) -> Scalar:
         """Reduce the costs: Σ_i ω_i ℓ_i, divided by Σ_i ω_i where the reduction is the mean."""
@@ -64,18 +64,26 @@ def _per_sample(values: Float[Array, "n *k"]) -> Float[Array, " n"]:
 
 
 class Squared(Loss):
-    """Squared error ℓ = ½ |f - y|², or |f - y|² without the half (as in caron2023's released simulation)."""
+    """Squared error ℓ = ½ |f - y|², or |f - y|² without the half (as in caron2023's released simulation).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    half
+        Whether the factor ½ is there.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
 
     @property
     def quadratic(self) -> bool:
-        """It is."""
+        """True: dL/df is linear in f."""
         return True
 
     def check(self, y: Outputs) -> None:
-        """Any targets will do."""
+        """Accept any targets."""
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's output from its target."""
@@ -84,7 +92,15 @@ class Squared(Loss):
 
 
 class SoftmaxSquared(Loss):
-    """Squared error of probabilities, ℓ = ½ |softmax(f) - y|², or without the half (zhou2023 figure 5)."""
+    """Squared error of probabilities, ℓ = ½ |softmax(f) - y|², or without the half (zhou2023 figure 5).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    half
+        Whether the factor ½ is there.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
@@ -104,14 +120,20 @@ class SoftmaxSquared(Loss):
 
 
 class Logistic(Loss):
-    """Logistic loss ℓ = Σ_k log(1 + exp(-y_k f_k)) for labels y = ±1."""
+    """Logistic loss ℓ = Σ_k log(1 + exp(-y_k f_k)) for labels y = ±1.
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
 
     def check(self, y: Outputs) -> None:
         """Labels must be ±1."""
         if not np.all(np.abs(np.asarray(y)) == 1):
-            raise UserError("The logistic loss needs labels -1 and 1, and these are others: use 2 y - 1 for 0 and 1.")
+            raise UserError("The logistic loss needs labels -1 and 1: convert labels 0 and 1 by 2 y - 1.")
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Logistic cost of each sample, overflow-free."""
@@ -119,7 +141,13 @@ class Logistic(Loss):
 
 
 class CrossEntropy(Loss):
-    """Cross-entropy ℓ = -Σ_k y_k log softmax(f)_k for one-hot (or soft) labels of shape (n, k)."""
+    """Cross-entropy ℓ = -Σ_k y_k log softmax(f)_k for one-hot (or soft) labels of shape (n, k).
+
+    Parameters
+    ----------
+    reduction
+        "mean" or "sum" over samples.
+    """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
 
@@ -141,12 +169,12 @@ class CrossEntropy(Loss):
 class CustomLoss(Loss):
     """A loss of your own: ℓ_i = ``function(f, y)_i``, the cost of each sample.
 
-    Use a function of a module, or keep one instance: a lambda written anew is another loss, and compiles again.
+    Use a module-level function, or reuse one instance: a new lambda is another loss, and JAX compiles again.
 
     Parameters
     ----------
     function
-        Takes outputs and targets, both of shape (n,) or (n, k), and gives n costs. It is differentiated by JAX.
+        Takes outputs and targets, both of shape (n,) or (n, k), and returns n costs. JAX differentiates it.
     reduction
         "mean" or "sum" over samples.
     """
@@ -156,7 +184,7 @@ class CustomLoss(Loss):
 
     def __check_init__(self) -> None:
         if not callable(self.function):
-            raise UserError(f"A loss of your own is made of a function of outputs and targets, not {self.function!r}.")
+            raise UserError(f"CustomLoss needs a function of outputs and targets, not {self.function!r}.")
 
     def check(self, y: Outputs) -> None:
         """Refuse a function that does not give one cost for each sample."""
@@ -170,8 +198,8 @@ class CustomLoss(Loss):
             ) from error
         if getattr(made, "shape", None) != given.shape[:1]:
             raise UserError(
-                f"The loss {_name(self.function)} makes {getattr(made, 'shape', made)} of outputs and targets of shape "
-                f"{given.shape}: it must give one cost for each sample, of shape {given.shape[:1]}."
+                f"The loss {_name(self.function)} returns {getattr(made, 'shape', made)} for outputs and targets of "
+                f"shape {given.shape}: it must return one cost for each sample, an array of shape {given.shape[:1]}."
             )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:

@@ -13,6 +13,7 @@ import pytest
 import unlazy.data
 from unlazy._errors import UserError
 from unlazy._registry import members
+from unlazy.activations import Activation
 from unlazy.data import split
 from unlazy.testing import check_data
 
@@ -49,7 +50,7 @@ def plain(hint) -> bool:
         return all(isinstance(word, str) for word in get_args(hint))
     if get_origin(hint) in (tuple, Union, types.UnionType):
         return all(plain(part) for part in get_args(hint) if part is not Ellipsis)
-    return hint in (int, float, str, bool, type(None))
+    return hint in (int, float, str, bool, type(None), Activation)  # an activation is a name or a table
 
 
 def test_the_room_is_not_empty():

@@ -7,12 +7,14 @@ import pytest
 from scipy import stats
 
 from unlazy._errors import UserError
+from unlazy.activations import Custom
 from unlazy.data import (
     chirp,
     cosine,
     orthogonal_clusters,
     quadratic_teacher,
     random_labels,
+    single_index,
     sphere_sine,
     two_sided_step,
 )
@@ -47,6 +49,21 @@ def test_orthogonal_clusters_law(key):
     assert counts.sum() == data.n
     assert np.all(np.abs(counts - data.n / 4) < 5 * np.sqrt(data.n * 3 / 16))
     assert stats.kstest((np.asarray(data.x[:, 2:]).ravel() + 1) / 2, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("link", "g"), [("relu", lambda z: np.maximum(z, 0)), (Custom(jnp.sin), np.sin)])
+def test_a_single_index_target_depends_on_one_direction(link, g, key):
+    data = single_index(4000, 6, link, n_test=5, key=key)
+    u = np.array(jax.random.normal(jax.random.split(key)[0], (6,)), float)
+    u /= np.linalg.norm(u)
+    for x, y in ((data.x, data.y), (data.x_test, data.y_test)):
+        assert np.allclose(y, g(np.asarray(x, float) @ u), atol=1e-5)
+    assert stats.kstest(np.asarray(data.x).ravel(), "norm").pvalue > 1e-3
+    # Stein's lemma: E[y x] = E[g'(z)] u, so the targets themselves point along u and nowhere else.
+    along = np.asarray(data.y) @ np.asarray(data.x) / data.n
+    assert np.linalg.norm(along - (along @ u) * u) < 5 * np.sqrt(5 / data.n)
+    noisy = single_index(4000, 6, link, noise=0.5, n_test=5, key=key)
+    assert stats.kstest(np.asarray((noisy.y - data.y) / 0.5), "norm").pvalue > 1e-3
 
 
 def test_sphere_sine_law(key):

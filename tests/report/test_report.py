@@ -81,7 +81,7 @@ def test_a_cut_record_is_named(tmp_path):
     for content in (b"", whole[: len(whole) // 2], b"[]", b'{"panel": 3}', bytes(range(256))):
         path.write_bytes(content)
         with pytest.raises(
-            UserError, match=r"'.*fig1-quick.json' is not a whole record .*: delete it and reproduce again"
+            UserError, match=r"'.*fig1-quick.json' is not a complete record .*: delete it and reproduce the panel again"
         ):
             records(tmp_path)
 

@@ -68,7 +68,7 @@ def test_scalings_have_exponents():
         Regime.UNSTABLE,
         "pre-activations of layer 2 vanish at the start like m^-0.5: a_2 + b_2 = 1, not 0.5",
     )
-    with pytest.raises(UserError, match="unlike"):
+    with pytest.raises(UserError, match="different weights"):
         abc.of(asymmetrical(0.5, FirstNodes(2)))
 
 

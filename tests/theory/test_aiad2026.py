@@ -338,7 +338,7 @@ def test_bad_options_get_a_sentence():
     with pytest.raises(UserError, match="share between 0 and 1, not to 2"):
         aiad.LimitsAreGlobal(tolerance=2.0)
     for theorem in (aiad.NearItsLimit, aiad.LossNearItsLimit, aiad.HalfSpaces):
-        with pytest.raises(UserError, match="between 0 and 1, so 0 does not"):
+        with pytest.raises(UserError, match="delta = 0 is not a probability between 0 and 1"):
             theorem(delta=0)
 
 

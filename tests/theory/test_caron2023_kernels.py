@@ -245,7 +245,7 @@ def test_nothing_is_guaranteed_without_a_symmetric_share():
     for gamma, kappa in ((0.0, 0.1), (0.5, 0.0), (0.5, -1e-18)):
         found = guarantee(Relu(), np.ones(4) / 4, gamma, kappa, 2, 3, 1.0)
         assert found == Guarantee(math.inf, 0.0, 0.0, math.inf, math.inf)
-    with pytest.raises(UserError, match="delta lies between 0 and 1"):
+    with pytest.raises(UserError, match="is not a probability between 0 and 1"):
         guarantee(Relu(), np.ones(4) / 4, 0.5, 0.1, 2, 3, 1.0, delta=1.0)
 
 

@@ -331,7 +331,7 @@ def test_what_has_no_slope_or_no_loss_is_no_error(imagined, data):
 
 def test_a_failure_probability_is_one():
     for theorem in (FixedEmbedding, ShallowIndependentInputs, RandomEmbedding, ThreeLayers, EmbeddingConcentrates):
-        with pytest.raises(UserError, match="lies between 0 and 1"):
+        with pytest.raises(UserError, match="is not a probability between 0 and 1"):
             theorem(delta=1.5)
 
 

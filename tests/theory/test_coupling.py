@@ -90,7 +90,7 @@ def test_neurons_of_an_infinite_block_are_coupled_to_its_law():
     close(drawn.blocks[0].a, np.tile([1.0, -1.0], (50, 1)))
     with pytest.raises(UserError, match="first block of infinite width"):
         draw_first(stack(8), 4, key=jax.random.key(1))
-    with pytest.raises(UserError, match="Coefficients are those"):
+    with pytest.raises(UserError, match="Coefficients exist for a first block"):
         Descent(rate=0.1, coordinates="weights")(stack(8), DATA, [0.1], [Coefficients()])
 
 
@@ -128,7 +128,7 @@ def test_the_distance_is_the_largest_difference():
     assert distance(run, reference, 2) == max(differences) > 0
     at_start = Descent(rate=0.5)(wide.narrowed((4, 4), 2), DATA, [0.0], probes)
     assert distance(at_start, Descent(rate=0.5)(wide, DATA, [0.0], probes), 2) == 0
-    with pytest.raises(UserError, match="no 8 neurons from 2 on"):
+    with pytest.raises(UserError, match="fewer than 8 neurons from 2 on"):
         distance(reference, reference, 2)
     with pytest.raises(UserError, match="same times"):
         distance(at_start, reference, 2)

@@ -1,4 +1,4 @@
-"""Activations σ: what theorems ask of them (derivatives, constants) and what infinite widths ask (Gaussian integrals).
+"""Activations σ, with the derivatives and constants that theorems need and the Gaussian integrals of infinite widths.
 
 - rectifiers: `Relu`, `LeakyRelu`, `Softplus`
 - sigmoids: `Tanh`, `Sigmoid`, `Erf`
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def as_activation(value: Any) -> Activation:
-    """Make an activation of what a user gives.
+    """Convert a value to an activation.
 
     Parameters
     ----------

@@ -27,7 +27,15 @@ _PASSES = 3
 
 @dataclasses.dataclass(frozen=True)
 class ActiveInterval:
-    """An open bounded interval I = (I_l, I_r) on which |σ'| ≥ K_σ' = ``slope`` > 0 (chen2022 Assumption 2)."""
+    """An open bounded interval I = (I_l, I_r) on which |σ'| ≥ K_σ' > 0 (chen2022 Assumption 2).
+
+    Parameters
+    ----------
+    left, right
+        The ends I_l < I_r, two finite numbers.
+    slope
+        A lower bound K_σ' > 0 of |σ'| on the interval.
+    """
 
     left: float
     right: float
@@ -100,9 +108,9 @@ class Activation(eqx.Module):
         """σ''(h), and 0 at a kink."""
 
     def slope_between(self, h: Values, k: Values) -> Values:
-        """σ' averaged over the way from h to k: (σ(k) - σ(h)) / (k - h), or to second order σ' in the middle.
+        """Mean of σ' between h and k: (σ(k) - σ(h)) / (k - h), or to second order σ' at the midpoint.
 
-        The middle is as good where σ is smooth; at a kink the quotient tells which part of the way lay on which side.
+        The midpoint is as accurate where σ is smooth; at a kink the quotient weights both sides correctly.
         """
         middle = self.derivative(0.5 * (h + k))
         if not self.kinks:
@@ -182,7 +190,7 @@ class Activation(eqx.Module):
         if slope == 0:
             raise UserError(
                 f"|σ'| of {self} is not bounded away from 0 on ({left}, {right}): choose an interval without a zero of "
-                "σ' and without a kink inside. Its `active` is one."
+                "σ' and without a kink inside, such as its attribute `active`."
             )
         return ActiveInterval(float(left), float(right), slope)
 

@@ -1,4 +1,4 @@
-"""An activation made of any function, its constants estimated."""
+"""An activation given by any function, with estimated constants."""
 
 import functools
 import math
@@ -14,11 +14,11 @@ from unlazy._errors import UserError
 from unlazy.activations._base import ActiveInterval, QuadratureActivation, sample
 from unlazy.activations._gaussian import Values
 
-_REACH = 10.0  # half-width of the window in which the Lipschitz constant is looked for
+_REACH = 10.0  # half-width of the window in which the Lipschitz constant is estimated
 _TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])
 _HIGHEST = 6  # multiplicity
 _NONZERO = 1e-4  # a derivative at 0 below this is taken for 0: rounding of high derivatives in float32
-_INSIDE = 4.0  # half-width of the window in which the active interval is looked for
+_INSIDE = 4.0  # half-width of the window in which the active interval is searched
 
 Elementwise = Callable[[Array], Array]
 
@@ -33,15 +33,23 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
 
 
 class Custom(QuadratureActivation):
-    """σ = ``function``, elementwise on arrays of any shape; derivatives by `jax.grad`.
+    """An activation given by a function σ, with derivatives by `jax.grad`.
 
-    Use a module-level function, or keep one instance: a lambda written anew is another activation, and recompiles.
+    Use a module-level function, or reuse one instance: a new lambda is another activation, and JAX compiles again.
 
     ``lipschitz``, ``active`` and ``multiplicity`` are estimates, in the precision that JAX runs in. The Lipschitz
-    constant is the largest |σ'| on a fine grid of [-10, 10] and at ±20, ±50, ±100; infinite where these last are larger
-    by 1 %. The active interval has ends among the multiples of 0.1 and the kinks. The multiplicity is looked for up to
-    order 6, taking |σ⁽ˢ⁾(0)| ≤ 1e-4 for 0. The Gaussian expectations are by quadrature: a kink costs ``dual`` some 1e-3
-    of E[σ²], but the jump that it makes in σ' costs ``dual_derivative`` up to a tenth of E[σ'²].
+    constant is the largest |σ'| on a fine grid of [-10, 10] and at ±20, ±50, ±100; it is infinite if these last values
+    are larger by 1 %. The active interval has ends among the multiples of 0.1 and the kinks. The multiplicity is
+    determined up to order 6, where |σ⁽ˢ⁾(0)| ≤ 1e-4 counts as 0. The Gaussian expectations are computed by quadrature:
+    a kink costs ``dual`` about 1e-3 of E[σ²], but the jump that it makes in σ' costs ``dual_derivative`` up to a tenth
+    of E[σ'²].
+
+    Parameters
+    ----------
+    function
+        An elementwise function of arrays of any shape, written with `jax.numpy`.
+    kinks
+        Points where σ' jumps. The active interval and error control take them into account.
     """
 
     function: Elementwise = eqx.field(static=True)
@@ -55,8 +63,8 @@ class Custom(QuadratureActivation):
             raise UserError(f"{self.function} fails on a float32 array of shape (2, 3): {error}") from error
         if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
             raise UserError(
-                f"{self.function} makes {got} of a float32 array of shape (2, 3): an activation acts elementwise and "
-                "keeps shape and dtype. Plain Python numbers in place of arrays inside it keep the dtype."
+                f"{self.function} returns {got} for a float32 array of shape (2, 3): an activation acts elementwise "
+                "and must keep shape and dtype. Python numbers instead of arrays inside the function keep the dtype."
             )
 
     def _off_kinks(self, h: Values, value: Values) -> Values:
@@ -96,7 +104,7 @@ def _slopes(activation: Custom, points: np.ndarray) -> np.ndarray:
     slopes = np.abs(sample(activation.derivative, points))
     if not np.all(np.isfinite(slopes)):
         where = points[~np.isfinite(slopes)][0]
-        raise UserError(f"σ' of {activation} is NaN or infinite at {where:g}: an activation has a slope off its kinks.")
+        raise UserError(f"σ' of {activation} is NaN or infinite at {where:g}: it must be finite except at kinks.")
     return slopes
 
 
@@ -143,6 +151,6 @@ def _active(activation: Custom) -> ActiveInterval:
                 break
     if chosen is None:
         raise UserError(
-            f"{activation} has no active interval inside (-4, 4): σ' is 0 or changes sign in every 0.1 of it."
+            f"{activation} has no active interval inside (-4, 4): σ' is 0 or changes sign in each 0.1 of it."
         )
     return activation.interval(*chosen)

@@ -56,7 +56,13 @@ class Relu(Activation):
 
 
 class LeakyRelu(Activation):
-    """σ(h) = h where h > 0, else ``slope`` · h, with -1 ≤ slope < 1 and σ'(0) = 0; slope -1 is the absolute value."""
+    """σ(h) = h for h > 0 and σ(h) = ``slope`` · h for h < 0, with σ'(0) = 0.
+
+    Parameters
+    ----------
+    slope
+        The slope for h < 0, with -1 ≤ slope < 1. A slope of -1 is the absolute value.
+    """
 
     slope: float = eqx.field(static=True, default=0.01, converter=float)
 
@@ -68,7 +74,7 @@ class LeakyRelu(Activation):
     def __check_init__(self) -> None:
         if not -1 <= self.slope < 1:
             raise UserError(
-                f"The slope of a leaky ReLU is {self.slope}: a number from -1 up to but without 1 was wanted. "
+                f"The slope of a leaky ReLU is {self.slope}: a number in [-1, 1) was expected. "
                 "With slope 1 it is `Linear`; a steeper left side is a scaled and mirrored leaky ReLU."
             )
 

@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; bad input ends in one sentence and status 2, a traceback only with --debug."""
+    """Run a command. Bad input ends with one sentence and exit status 2; --debug gives a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             raise
         _end(
-            f"unlazy: this should not have happened ({type(error).__name__}: {error}). See where with --debug.", BROKEN
+            f"unlazy: an unexpected error occurred ({type(error).__name__}: {error}). Add --debug to see where.", BROKEN
         )
     sys.exit(status or OK)
 

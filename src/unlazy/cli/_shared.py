@@ -24,12 +24,12 @@ app = cyclopts.App(
     name="unlazy",
     version=lambda: unlazy.__version__,
     help=(
-        "Study how neural networks learn features: run networks, reproduce papers, check their claims.\n\n"
-        "Start with 'unlazy demo', then 'unlazy panels' to see what can be reproduced. Results are kept in the folder "
-        "'runs', so that nothing is computed twice; Ctrl-C stops any command, and the same command goes on from there. "
-        "Add --debug to any command for a full traceback."
+        "Study how neural networks learn features: train networks, reproduce figures of papers, check their claims.\n\n"
+        "Start with 'unlazy demo'; 'unlazy panels' lists what can be reproduced. Results are stored in the folder "
+        "'runs', and nothing is computed twice. Ctrl-C interrupts any command, and the same command continues where it "
+        "stopped. Add --debug to any command for a full traceback."
     ),
-    help_format="plaintext",
+    help_format="markdown",
     suppress_keyboard_interrupt=False,  # what an interrupted run says is said in `main`
 )
 

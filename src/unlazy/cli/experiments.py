@@ -20,11 +20,11 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
     Parameters
     ----------
     out
-        Folder in which results are kept.
+        Folder of stored results.
     report
         The HTML file to write.
     json
-        Print one JSON object a panel instead of a table.
+        Print one JSON object per panel instead of a table.
     """
     begin()
     from unlazy.papers import panels
@@ -54,9 +54,10 @@ def reproduce(
     fresh: Fresh = False,
     json: Json = False,
 ) -> int:
-    """Run a figure of a paper and check its claims.
+    """Reproduce a figure of a paper and check the paper's claims about it.
 
-    The figure and its record go to OUT/panels. The exit status is 0 only where every claim holds.
+    The figure and a record of the claims are written to OUT/panels. The exit status is 0 if every claim holds and 1
+    otherwise.
 
     Parameters
     ----------
@@ -64,17 +65,17 @@ def reproduce(
         A panel such as `chen2022/fig1`, a paper such as `chen2022` for all of its panels, or a panel of your own as
         `mypackage.module:Name`.
     scale
-        `quick` takes up to two minutes; `paper` uses the paper's own sizes.
+        `quick` takes at most about two minutes; `paper` uses the sizes of the paper.
     seeds
-        Number of seeds, if not that of the scale.
+        Number of seeds, instead of the number that the scale prescribes.
     workers
         Number of processes that share the runs of a panel.
     out
-        Folder in which results are kept; what is there already is not computed again.
+        Folder of stored results. Results that are already there are not computed again.
     fresh
         Compute everything again.
     json
-        Print one JSON object a panel instead of a table.
+        Print one JSON object per panel instead of a table.
     """
     begin()
     from unlazy.papers import choose
@@ -102,28 +103,28 @@ def run(
     snapshots: float = 16.0,
     json: Json = False,
 ) -> int:
-    """Run recipes (TOML files) and keep the results as netCDF.
+    """Run recipes (TOML files) and store the results as netCDF files.
 
-    Only what is not stored is computed: a new name costs nothing, another seed costs one seed, later times continue,
-    and new probes are evaluated on stored networks. The exit status is 0 if every seed reached the end, 1 if one did
-    not.
+    Only what is not stored yet is computed: renaming a recipe costs nothing, an additional seed costs one seed, later
+    times continue from the last one, and new probes are evaluated on stored networks. The exit status is 0 if every
+    seed reached the last time and 1 otherwise.
 
     Parameters
     ----------
     recipe
-        The file; `examples/` holds some to start from.
+        The TOML file of the recipe. The folder `examples` has some to start from.
     more
-        More files.
+        Further recipes.
     workers
-        How many processes share the work, each with its own share of the cores.
+        Number of processes that share the work; each gets an equal share of the cores.
     out
-        Folder in which results are kept. Several commands may use it at the same time.
+        Folder of stored results. Several commands can use it at the same time.
     fresh
         Compute everything again.
     snapshots
-        MiB of snapshots of the trained parameters to keep for each seed: new probes are evaluated on them.
+        Space, in MiB per seed, for snapshots of the trained parameters, on which new probes can be evaluated later.
     json
-        Print JSON instead of tables: an object for one recipe, a list for several.
+        Print JSON instead of tables: an object for one recipe, a list of objects for several.
     """
     files = [recipe, *more]
     for path in files:
@@ -145,21 +146,21 @@ def run(
 
 @app.command
 def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("runs"), json: Json = False) -> int:
-    """Run a recipe and say which theorems speak about it, and whether they hold.
+    """Run a recipe and report which theorems apply to it, and whether they hold.
 
-    A stored run is used: probes that theorems need are evaluated on stored networks. What theorems say is kept for
-    reports. The exit status is 1 if a theorem fails, else 0: to be silent is no failure.
+    A stored run is used where there is one, and probes that the theorems need are evaluated on stored networks. The
+    verdicts are stored for reports. The exit status is 1 if a theorem fails and 0 otherwise; a theorem whose hypotheses
+    are not met is SILENT, which is not a failure.
 
     Parameters
     ----------
     recipe
-        The file (.toml; `examples/` holds some), or what was made of recipes: a stored run (.nc) or the record of a
-        panel (.json), whose recipes are then certified one by one.
+        A recipe (.toml), a stored run (.nc), or the record of a panel (.json), whose recipes are certified one by one.
     theorem
         One theorem such as `chen2022/theorem-1`, a paper such as `chen2022`, or one of your own as
-        `package.module:Name`; all of them if left out.
+        `package.module:Name`; all theorems if omitted.
     out
-        Folder in which results are kept.
+        Folder of stored results.
     json
         Print JSON, with every hypothesis and its numbers, instead of a table.
     """
@@ -184,14 +185,14 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
 
 @app.command
 def bench(name: str | None = None, /, *, json: Json = False) -> int:
-    """Measure speed against a named baseline, side by side in one run.
+    """Measure speed relative to a named baseline, with both timed in the same run.
 
-    Run it on an otherwise idle machine. Benchmarks live in the source tree's folder `benchmarks`.
+    Use an otherwise idle machine. The benchmarks are in the folder `benchmarks` of a clone of the repository.
 
     Parameters
     ----------
     name
-        One benchmark; all of them if left out.
+        Name of a benchmark; all of them if omitted.
     json
         Print JSON instead of a table.
     """

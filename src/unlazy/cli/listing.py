@@ -1,4 +1,4 @@
-"""Commands that say what there is. They answer without importing JAX."""
+"""Commands that list what is available. They answer without importing JAX."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from unlazy.cli._shared import OK, Json, Out, app
 
 @app.command(name="list")
 def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> int:
-    """List what recipes can name: kinds, members of a kind, or options of a member.
+    """List what a recipe can name: the kinds, the members of a kind, or the options of a member.
 
-    Members of installed packages that join unlazy, and of those in UNLAZY_PLUGINS, are among them.
+    This includes members of installed plug-in packages and of the packages named in the environment variable
+    UNLAZY_PLUGINS.
 
     Parameters
     ----------
     kind
-        A kind such as `activation`; all kinds if left out.
+        A kind such as `activation`; all kinds if omitted.
     name
-        A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind if left out.
+        A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind
+        if omitted.
     json
         Print JSON instead of a table.
     """
@@ -56,12 +58,12 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
 
 @app.command
 def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
-    """List what can be reproduced, at which scales, and how it went last time.
+    """List the figures that can be reproduced, their scales, and the outcome of the last run.
 
     Parameters
     ----------
     out
-        Folder in which results are kept.
+        Folder of stored results.
     json
         Print JSON instead of a table.
     """
@@ -91,7 +93,7 @@ def _verdicts(out: Path) -> dict[tuple[str, str], str]:
             found[record["panel"], record["scale"]] = f"{sum(held)} of {len(held)} claims hold"
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
+                f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
             ) from None
     return found
 

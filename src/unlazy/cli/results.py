@@ -1,4 +1,4 @@
-"""Commands that show what was stored: reports, figures, a page to watch, and what to cite."""
+"""Commands that present stored results: reports, figures, a page that shows runs in progress, and citations."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 @app.command
 def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> int:
-    """Write one HTML file from stored panels and runs: figures, tables, claims, theorems, recipes.
+    """Write a report on stored panels and runs: figures, tables, claims, theorems and recipes in one HTML file.
 
-    The file is self-contained and needs no network.
-
-    The exit status is 0 only where every claim in it holds.
+    The file is self-contained: it can be sent by mail and opened offline. The exit status is 0 if every claim in it
+    holds and 1 otherwise.
 
     Parameters
     ----------
     runs
-        Folders in which results are kept, single runs (.nc) or records of panels (.json); `runs` if left out.
+        Folders of stored results, stored runs (.nc) or records of panels (.json); the folder `runs` if omitted.
     to
         The HTML file to write.
     json
-        Print JSON instead of a sentence.
+        Print JSON instead of text.
     """
     from unlazy.report import gather, write_report
     from unlazy.report.terminal import print_report
@@ -55,10 +54,10 @@ def figure(
     out: Out = Path("runs"),
     json: Json = False,
 ) -> int:
-    """Draw stored runs or panels as SVG and PDF, with the numbers drawn as CSV.
+    """Draw stored runs or panels as SVG and PDF files, with the plotted numbers as CSV.
 
-    Stored runs that are given together are drawn into one figure, grouped by the settings in which they differ. A panel
-    that was reproduced before is not computed again.
+    Stored runs that are given together share one figure, grouped by the settings in which they differ. A panel that
+    was reproduced before is not computed again.
 
     Parameters
     ----------
@@ -66,19 +65,19 @@ def figure(
         Stored runs (.nc) or folders of them; or panels such as `chen2022/fig1`, or papers such as `chen2022` for all
         of their panels.
     probe
-        Of stored runs, draw this probe only; give the option more than once for several. All probes if left out.
+        The probe to draw, for stored runs; repeat the option for several. All probes if omitted.
     scale
-        The scale at which a panel is reproduced.
+        The scale of a panel.
     style
-        `paper` gives figures of column or page width, with type to match, ready for LaTeX.
+        `paper` gives figures of column or page width, with fonts that match LaTeX.
     form
-        `svg`, `pdf` or `csv`; give the option more than once for several. All of them if left out.
+        The format of a file; repeat the option for several. All formats if omitted.
     to
-        Folder in which the figures are written.
+        Folder to which the figures are written.
     out
-        Folder in which results are kept.
+        Folder of stored results.
     json
-        Print JSON instead of names of files.
+        Print the file names as JSON.
     """
     if not what:
         raise UserError("There is nothing to draw: give stored runs (.nc), folders of runs, or panels.")
@@ -122,18 +121,18 @@ def _figures_of_runs(
 def watch(
     runs: Path = Path("runs"), /, *, host: str = "127.0.0.1", port: int = 0, remote: Remote = False, json: Json = False
 ) -> int:
-    """Serve a page, to this machine only, that shows runs in progress: loss, probes, progress and time left.
+    """Serve a local web page that shows runs in progress: losses, probes, progress and remaining time.
 
     Parameters
     ----------
     runs
-        Folder in which results are kept.
+        Folder of stored results.
     host
         Address to listen on.
     port
-        Port to listen on; any that is free if left out.
+        Port to listen on; 0 chooses a free one.
     remote
-        Allow an address that other machines can reach: anyone who can reach it then sees your runs.
+        Allow a host address that other machines can reach. Anyone who can reach it can see your runs.
     json
         Print the state of all runs once, as JSON, and exit.
     """
@@ -161,7 +160,7 @@ def cite(run: Path, /, *, json: Json = False) -> int:
     run
         A stored run (.nc), a panel's record (.json) or a recipe (.toml).
     json
-        Print JSON instead: entries by key.
+        Print JSON instead: the entries by key.
     """
     from unlazy.report.citations import cite as entries
 

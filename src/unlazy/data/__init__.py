@@ -5,7 +5,8 @@ sample weights. The sample axis comes first; a scalar target has shape (n,), k t
 ``key``, and the same key gives the same bits.
 
 - ``synthetic``: the laws that papers write down. ``random_labels``, ``quadratic_teacher``, ``orthogonal_clusters``
-  (chen2022); ``sphere_sine`` (caron2023); ``cosine``, ``chirp``, ``two_sided_step`` (aiad2026).
+  (chen2022); ``sphere_sine`` (caron2023); ``cosine``, ``chirp``, ``two_sided_step`` (aiad2026). A law
+  of no paper: ``single_index``, whose target depends on one direction.
 - ``images``: ``mnist``, ``cifar10``, ``digits``.
 - ``tabular``: ``concrete``, ``energy``, ``airfoil``, ``plant``.
 - ``files``: your own, from a table of numbers (``csv``) or a file of NumPy (``npz``).
@@ -28,6 +29,7 @@ from unlazy.data.synthetic import (
     orthogonal_clusters,
     quadratic_teacher,
     random_labels,
+    single_index,
     sphere_sine,
     two_sided_step,
 )
@@ -54,6 +56,7 @@ __all__ = [
     "quadratic_teacher",
     "random_labels",
     "reads",
+    "single_index",
     "sphere_sine",
     "split",
     "two_sided_step",

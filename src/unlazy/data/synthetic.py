@@ -1,4 +1,4 @@
-"""Data sets drawn from a law that a paper writes down.
+"""Data sets drawn from a known law, most of them from one that a paper writes down.
 
 Every maker takes a ``key``: the same key gives the same bits, and the training set does not depend on ``n_test``.
 """
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy.activations import Activation, as_activation
 from unlazy.data import _checks as checks
 from unlazy.data._base import Dataset, draw_twice
 
@@ -68,6 +69,54 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: Ke
         return jnp.concatenate([corners[corner], noise], axis=1), labels[corner]
 
     return draw_twice(draw, n, n_test, name="orthogonal clusters", key=key)
+
+
+def single_index(
+    n: int = 300,
+    d: int = 30,
+    link: Activation | str = "tanh",
+    noise: float = 0.0,
+    n_test: int = 1000,
+    *,
+    key: KeyLike,
+) -> Dataset:
+    """Gaussian inputs whose targets depend on one direction only: y = g(u·x) + ε with x ~ N(0, I_d), |u| = 1.
+
+    The simplest target on which learning features pays: a network that finds the direction u has a problem in one
+    dimension left, and a fixed kernel has one in d dimensions.
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples.
+    d
+        Input dimension.
+    link
+        The function g: the name of an activation, ``"package.module:function"``, or an `Activation`, such as
+        ``Custom(jnp.sin)``.
+    noise
+        Standard deviation of ε ~ N(0, noise²), in training and in test targets.
+    key
+        Random key, or a whole number as a seed. It draws u, uniform on the unit sphere, and the samples.
+
+    Returns
+    -------
+    Dataset
+        Inputs of shape (n, d) and targets of shape (n,), with a test set from the same law.
+    """
+    checks.count("d", d)
+    checks.finite("noise", noise, 0.0)
+    g = as_activation(link)
+    direction_key, data_key = jax.random.split(as_key(key))
+    u = jax.random.normal(direction_key, (d,))
+    u = u / jnp.linalg.norm(u)
+
+    def draw(count: int, key: PRNGKey) -> tuple[Inputs, Outputs]:
+        x_key, noise_key = jax.random.split(key)
+        x = jax.random.normal(x_key, (count, d))
+        return x, g(x @ u) + noise * jax.random.normal(noise_key, (count,))
+
+    return draw_twice(draw, n, n_test, name="single index", key=data_key)
 
 
 def sphere_sine(

@@ -4,8 +4,8 @@
 >>> figure = figures.curves({"NTK": run, "mean field": other}, probe="train-loss")
 >>> figure.savefig("losses.pdf")
 
-`curves` draws any probes of any runs; `overlay` draws one of them into an axes of yours. `canvas`, `band`, `bars`,
-`styled` and `fit` are what the figures of the papers are made of.
+`curves` draws any probes of any runs, and `overlay` draws one of them into existing axes. `canvas`, `band`, `bars`,
+`styled` and `fit` are the helpers that draw the figures of the papers.
 """
 
 from unlazy.figures._overlay import curves, draw_plots, overlay, plots, rounding, shows_seeds

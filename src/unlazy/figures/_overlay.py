@@ -1,4 +1,4 @@
-"""Draws the probes of one's own runs: curves of several runs on common axes, grouped by what differs between them."""
+"""Figures of the probes of runs, on common axes and grouped by the settings in which the runs differ."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from unlazy._netcdf import spoken
-from unlazy.figures._runs import Comparison, Group, Runs, compare, shades, short
-from unlazy.figures._style import DASHES, STYLE, Style, band, canvas, fit, literal, styled
+from unlazy.figures._legend import legend_entries, linewidth
+from unlazy.figures._runs import Comparison, Group, Runs, compare, shades
+from unlazy.figures._style import DASHES, Style, band, canvas, fit, literal, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,6 @@ _MOST_MAPS = 6  # heat maps of one variable
 _SMALLEST_MAP = 5  # rows and columns of a matrix that is drawn as a heat map
 _SMOOTH = 4.0  # total variation, in units of the range, up to which an array is a function of its index
 _SNAPSHOTS = 5  # times at which such a function is drawn, if it is that of one group of runs
-_MOST_NAMES = 12  # in a legend
 _WIDE_RANGE = 100.0  # ratio of the largest to the smallest value from which on an axis is logarithmic
 # A value at t = 0 is zero up to rounding if it is that small beside the largest and beside the smallest later value.
 _ROUNDING, _JUMP = 1e-6, 1e-3
@@ -41,7 +41,7 @@ class Plot:
 
 
 def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = "screen") -> Figure:
-    """Draw what the probes of one run or several runs observed, with a plot for each quantity.
+    """Draw the probes of one or several runs, with a plot for each quantity.
 
     Scalars are drawn over time, losses first. Of an array, such as one number for each neuron, the median over its
     entries is drawn with the bands that hold half and nine tenths of them; of a matrix also its values at the end. What
@@ -54,7 +54,7 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
         One run or several: `unlazy.Trajectory` objects, stored runs (`xarray.Dataset`), a sequence of either, or a
         mapping from labels. A list under one label holds seeds.
     probe
-        The probe to draw, or several of them. All if left out.
+        The probe to draw, or several of them. All if omitted.
     style
         ``"screen"``, or ``"paper"`` for page width and type to match.
 
@@ -69,7 +69,7 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
 
 
 def overlay(axes: Axes, runs: Runs, probe: str, legend: bool = True) -> None:
-    """Draw one quantity of several runs into an axes of yours.
+    """Draw one quantity of several runs into existing axes.
 
     Parameters
     ----------
@@ -90,7 +90,13 @@ def overlay(axes: Axes, runs: Runs, probe: str, legend: bool = True) -> None:
 
 
 def shows_seeds(chosen: Sequence[Plot]) -> bool:
-    """Whether there are few enough runs in each plot to show their seeds."""
+    """Whether there are few enough runs in each plot to show single seeds.
+
+    Parameters
+    ----------
+    chosen
+        Plots, as `plots` lists them.
+    """
     return all(len(plot.groups) <= _FEW for plot in chosen)
 
 
@@ -118,7 +124,15 @@ def _is_matrix(group: Group, name: str) -> bool:
 
 
 def plots(comparison: Comparison, names: Sequence[str]) -> list[Plot]:
-    """List the plots of the given variables."""
+    """List the plots of the given variables.
+
+    Parameters
+    ----------
+    comparison
+        Runs, grouped by `compare`.
+    names
+        The variables, such as ``comparison.names``.
+    """
     found: list[Plot] = []
     several = len(comparison.plots) > 1
     for name in names:
@@ -134,11 +148,19 @@ def plots(comparison: Comparison, names: Sequence[str]) -> list[Plot]:
 
 
 def draw_plots(comparison: Comparison, chosen: Sequence[Plot]) -> Figure:
-    """Draw plots into one figure with one legend, in the current style."""
+    """Draw plots into one figure with one legend, in the current style.
+
+    Parameters
+    ----------
+    comparison
+        Runs, grouped by `compare`.
+    chosen
+        Plots, as `plots` lists them.
+    """
     abreast = len(comparison.plots)
     columns = min(len(chosen), abreast if abreast > 1 else 3) or 1
     rows = -(-len(chosen) // columns)
-    named = _legend_entries(comparison)
+    named = legend_entries(comparison)
     width, height = (6.4, 4.0) if columns == 1 else (3.9 * columns, 2.9 * rows)
     figure, grid = canvas(columns, width, height + (0.5 if named else 0.0), rows=rows)
     for axes, plot in zip(grid, chosen, strict=False):
@@ -174,7 +196,7 @@ def _curve(axes: Axes, plot: Plot) -> None:
     zero = _scales(axes, plot)
     for group, times, values in _each(plot):
         shown = np.where((times <= 0) & (np.abs(values) <= zero), 0.0, values)  # a logarithmic axis leaves zeros out
-        style: Any = {"colour": group.colour, "thin": thin, "linewidth": _linewidth(group)}
+        style: Any = {"colour": group.colour, "thin": thin, "linewidth": linewidth(group)}
         if not thin:
             shown = np.median(shown, axis=0, keepdims=True)  # bands of many runs would hide each other
         band(axes, times, shown, 0, literal(group.label), group.dash, **style)
@@ -296,7 +318,7 @@ def words(plot: Plot) -> str:
     return literal(plot.name)
 
 
-# ---------------------------------------------------------------- scales and legends
+# ---------------------------------------------------------------- scales
 
 
 def _scales(axes: Axes, plot: Plot, quantiles: bool = False) -> float:
@@ -323,7 +345,13 @@ def _scales(axes: Axes, plot: Plot, quantiles: bool = False) -> float:
 
 
 def rounding(later: np.ndarray) -> float:
-    """Give the size up to which a value at t = 0 is zero but for rounding, judged by the values at later times."""
+    """Give the size up to which a value at t = 0 is zero up to rounding, judged by the values at later times.
+
+    Parameters
+    ----------
+    later
+        Values at later times.
+    """
     sizes = np.abs(later)
     return float(min(_ROUNDING * sizes.max(), _JUMP * sizes.min())) if sizes.size else 0.0
 
@@ -351,43 +379,3 @@ def _share(row: Sequence[Axes], plots_: Sequence[Plot]) -> None:
         if axes is not drawn[0]:
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
-
-
-def _legend_entries(comparison: Comparison) -> list[tuple[Any, str]]:
-    """Give lines and names: what a colour stands for and, apart from it, what a dash pattern stands for."""
-    from matplotlib.lines import Line2D
-
-    entries: list[tuple[Any, str]] = []
-    if comparison.by_colour is not None:
-        key = comparison.by_colour
-        colours = shades(key, comparison.factors[key])
-        dashes = {group.settings[key]: group.dash for group in comparison.groups}
-        kept = _some(list(colours))
-        for value in kept:
-            dash = DASHES[dashes[value]] if comparison.by_dash is None else "-"
-            entries.append((Line2D([], [], color=colours[value], linestyle=dash), _named(key, value)))
-    if comparison.by_dash is not None:
-        key = comparison.by_dash
-        for index, value in enumerate(comparison.factors[key]):
-            entries.append((Line2D([], [], color="0.4", linestyle=DASHES[index]), _named(key, value)))
-    if comparison.by_thickness is not None:
-        key = comparison.by_thickness
-        widths = {group.settings[key]: _linewidth(group) for group in comparison.groups}
-        for value in comparison.factors[key]:
-            entries.append((Line2D([], [], color="0.4", linewidth=widths[value]), _named(key, value)))
-    return entries
-
-
-def _linewidth(group: Group) -> float | None:
-    from matplotlib import rcParams
-
-    return None if group.thickness is None else group.thickness * rcParams["lines.linewidth"] / STYLE["lines.linewidth"]
-
-
-def _named(key: str, value: str) -> str:
-    return literal(value if key == "run" else f"{short(key)} = {value}", 40)
-
-
-def _some(values: list[str]) -> list[str]:
-    chosen = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_NAMES)).round().astype(int))
-    return [values[index] for index in chosen]

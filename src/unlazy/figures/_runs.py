@@ -25,16 +25,33 @@ DEFAULT = "default"  # shown where one recipe has a setting that another leaves 
 
 @dataclass
 class Group:
-    """Runs with the same settings: they differ in their seeds only, and are drawn as one curve with a band."""
+    """Runs with the same settings, which differ in their seeds only and are drawn as one curve with a band.
 
-    settings: dict[str, str]  # the value of each setting that differs between groups
+    Attributes
+    ----------
+    settings
+        The value of each setting that differs between groups.
+    label
+        Name in legends.
+    runs
+        The runs.
+    members
+        Positions of these runs among all runs.
+    colour, dash, thickness
+        How the curve is drawn: colour, index of the dash pattern, and line width in points (that of the style if
+        None).
+    plot
+        Index of the plot, if there are several side by side.
+    """
+
+    settings: dict[str, str]
     label: str
     runs: list[xr.Dataset]
-    members: list[int]  # places of these runs among all runs
+    members: list[int]
     colour: str = ORDERED[0]
     dash: int = 0
-    thickness: float | None = None  # of the line, in points; None is that of the style
-    plot: int = 0  # which of the plots side by side
+    thickness: float | None = None
+    plot: int = 0
     _joined: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict, repr=False)
 
     def seeds(self, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -73,16 +90,18 @@ class Comparison:
 
     Attributes
     ----------
+    runs
+        All runs.
     differing
         The settings that differ, such as ``network.width``.
     factors
-        Those of them that are needed to tell the runs apart, with the values that occur. The others follow from these.
+        Those of them that are needed to distinguish the runs, with their values. The others follow from these.
     groups
         Runs with the same value of every factor, with the colour, dash pattern and plot they are drawn in.
     by_colour, by_dash, by_thickness
-        The factors that are told apart by colour, by dash pattern and by the thickness of lines, if any.
+        The factors that are shown by colour, by dash pattern and by line width, if any.
     by_plot
-        The factors that are told apart by plots side by side.
+        The factors that are shown by plots side by side.
     """
 
     runs: list[xr.Dataset]
@@ -96,7 +115,7 @@ class Comparison:
 
     @property
     def plots(self) -> list[str]:
-        """Titles of the plots side by side; one without a title if there is nothing to set apart."""
+        """Titles of the plots side by side; a single empty title if there is one plot only."""
         titles: dict[int, str] = {}
         for group in self.groups:
             titles[group.plot] = ", ".join(f"{short(one)} = {group.settings[one]}" for one in self.by_plot)
@@ -222,7 +241,7 @@ def _flatten(name: str, value: Any, found: dict[str, Any]) -> None:
 
 
 def _distinct(rows: list[dict[str, Any]], runs: Sequence[xr.Dataset]) -> list[dict[str, Any]]:
-    """Add the name as a setting where nothing else tells runs apart whose seeds overlap."""
+    """Add the name as a setting if nothing else distinguishes runs whose seeds overlap."""
     seen: dict[str, set[Any]] = {}
     for row, run in zip(rows, runs, strict=True):
         seeds = set(run["seed"].values.tolist())
@@ -234,7 +253,7 @@ def _distinct(rows: list[dict[str, Any]], runs: Sequence[xr.Dataset]) -> list[di
 
 
 def _assign(comparison: Comparison) -> None:
-    """Choose which factor is told apart by colour, which by dash, and which by plots side by side."""
+    """Choose which factor is shown by colour, which by dash pattern, and which by plots side by side."""
     factors = comparison.factors
     left = sorted(
         factors, key=lambda key: (not key.endswith("scaling"), all(map(_is_number, factors[key])), len(factors[key]))
@@ -322,7 +341,13 @@ def _in_order_of_recipe(run: xr.Dataset) -> list[str]:
 
 
 def rank(name: str) -> int:
-    """Losses first, that of training before others; then errors and risks; then everything else."""
+    """Rank a variable for figures and tables: training loss, test loss, other losses, errors and risks, others.
+
+    Parameters
+    ----------
+    name
+        Name of a variable, such as ``"train-loss"``.
+    """
     kinds = ("train-loss", "test-loss", "loss")
     exact = [index for index, kind in enumerate(kinds) if (name == kind if index < 2 else kind in name)]
     return exact[0] if exact else 3 if any(word in name for word in ("error", "risk", "accuracy")) else 4
@@ -333,7 +358,13 @@ def _name(run: xr.Dataset) -> str:
 
 
 def short(key: str) -> str:
-    """Give the last part of a setting's name, which is enough in a legend: ``network.width`` -> ``width``."""
+    """Give the last part of the name of a setting, for legends: ``network.width`` -> ``width``.
+
+    Parameters
+    ----------
+    key
+        Full name of a setting.
+    """
     return {"times.end": "end time"}.get(key, key.rpartition(".")[2])
 
 

@@ -129,7 +129,7 @@ def _dense(artist: Artist) -> bool:
 
     if isinstance(artist, Line2D):
         return artist.get_marker() not in ("None", "none", "", " ", None) and np.size(artist.get_xdata()) > _MARKERS
-    return isinstance(artist, PathCollection) and len(artist.get_offsets()) > _MARKERS
+    return isinstance(artist, PathCollection) and np.shape(artist.get_offsets())[0] > _MARKERS
 
 
 def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:
@@ -279,7 +279,13 @@ def typeset(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Undo `typeset` and `literal`: give a label as words, for tables and for screen readers."""
+    """Undo `typeset` and `literal`: give a label as words, for tables and for screen readers.
+
+    Parameters
+    ----------
+    text
+        A label of a figure.
+    """
     marks = {"bar": "\u0304", "tilde": "\u0303", "hat": "\u0302"}
     words = _TYPESET.sub(lambda found: f"{found[2]}{marks.get(found[1], '')}_{found[3]}", text)
     return words.replace("\\$", "\0").replace("$", "").replace("\0", "$")

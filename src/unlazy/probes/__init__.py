@@ -1,4 +1,4 @@
-"""Probes: what to look at while a network learns."""
+"""Probes: quantities that are measured along a run, such as losses, feature movement and the tangent kernel."""
 
 from unlazy._observation import Observation, training_kernel
 from unlazy.probes._base import Probe
@@ -8,15 +8,10 @@ from unlazy.probes.condensation import (
     CosineMatrix,
     InputWeights,
     Reduced,
-    chance,
-    cluster_order,
-    clusters,
     condensed,
-    cosines,
-    effective_rank,
-    living,
     reduce,
 )
+from unlazy.probes.directions import chance, cluster_order, clusters, cosines, effective_rank, living
 from unlazy.probes.features import FeaturePair
 from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs

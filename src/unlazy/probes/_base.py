@@ -14,9 +14,9 @@ from unlazy.networks import Network
 
 
 class Probe(eqx.Module):
-    """Evaluates something on a network along its training; returns an array, or a dictionary of arrays.
+    """A quantity that is measured on a network along a run; it returns an array or a dictionary of arrays.
 
-    A probe inside a flow sees the same as a probe by hand on a snapshot:
+    A probe gives the same values inside a flow and by hand on a snapshot:
 
     >>> FeatureMovement().of(run.final, run.start, run.data, run.loss)
     """

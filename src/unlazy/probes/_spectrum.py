@@ -1,4 +1,4 @@
-"""Extreme eigenvalues of symmetric matrices too large to be diagonalised at every look."""
+"""Extreme eigenvalues of symmetric matrices too large to be diagonalised at every observed time."""
 
 from __future__ import annotations
 

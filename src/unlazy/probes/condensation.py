@@ -1,6 +1,6 @@
 """Condensation: whether the input weights of a layer's neurons gather in a few directions (zhou2023).
 
-A layer is seen through `Layer.weights`, so all of this works for dense neurons, convolution channels and single
+Weights come from `Layer.weights`, so all of this works for dense neurons, convolution channels and single
 kernels alike. Two vectors count as one direction where |cos| is above a ``threshold``, 0.95 by default (18 degrees).
 That is far from chance: two random vectors in R^d have |cos| > 0.95 with probability `chance`, 3e-5 for kernels of 3 x
 3 and 1e-13 for 5 x 5; and far from 1, where training ends, so that the exact value decides little once a layer has
@@ -12,93 +12,30 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError, suggest
-from unlazy._linalg import eigh, singular_values
 from unlazy._observation import Observation
 from unlazy.data import Dataset
 from unlazy.networks import Layer, Network
 from unlazy.probes._base import Probe
+from unlazy.probes.directions import (
+    Vectors,
+    cluster_order,
+    clusters,
+    cosines,
+    effective_rank,
+    leading,
+    living,
+    orientations,
+)
 from unlazy.probes.movement import layers_of
 
-Vectors = Float[Array, "m d"]
 Scalars = dict[str, Float[Array, ""]]
 
-_ODD = np.linspace(0.01, 3.0, 50)  # where σ(-h) = -σ(h) is looked at
-
-
-class Clusters(NamedTuple):
-    """Vectors gathered around leaders: which leader each follows, and its cosine with it."""
-
-    leader: Int[Array, " m"]  # the index of a vector; its own for a leader
-    cosine: Float[Array, " m"]
-    leaders: Float[Array, ""]  # how many there are among the vectors that are alive
-
-
-def orientations(vectors: Vectors) -> Vectors:
-    """Vectors of length 1; a vector of length 0 stays 0."""
-    length = jnp.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / jnp.where(length > 0, length, 1)
-
-
-def cosines(vectors: Vectors) -> Float[Array, "m m"]:
-    """D(u, v) of all pairs (eq. 5)."""
-    unit = orientations(vectors)
-    return unit @ unit.T
-
-
-def clusters(
-    vectors: Vectors, threshold: float = 0.95, *, signed: bool = False, alive: Float[Array, " m"] | None = None
-) -> Clusters:
-    """Gather vectors around leaders, the longest first: each follows the nearest leader with |cos| ≥ ``threshold``.
-
-    A vector that finds no leader becomes one. With ``signed`` opposite vectors are two directions, else one. Vectors
-    that are not ``alive`` lead nobody and are not counted.
-    """
-    d, amplitude = cosines(vectors), jnp.linalg.norm(vectors, axis=1)
-    alive = jnp.ones_like(amplitude) if alive is None else alive
-    near = d if signed else jnp.abs(d)
-
-    def visit(leads: Float[Array, " m"], j: Int[Array, ""]) -> tuple[Float[Array, " m"], None]:
-        led = jnp.any((near[j] >= threshold) & (leads > 0))
-        return leads.at[j].set(jnp.where(led, 0, alive[j])), None
-
-    leads, _ = jax.lax.scan(visit, jnp.zeros_like(amplitude), jnp.argsort(-amplitude))
-    leader = jnp.argmax(jnp.where(leads > 0, near, -2.0), axis=1)
-    leader = jnp.where(leads > 0, jnp.arange(len(leads)), leader)
-    return Clusters(leader, jnp.take_along_axis(d, leader[:, None], axis=1)[:, 0], jnp.sum(leads))
-
-
-def cluster_order(vectors: Vectors, threshold: float = 0.95) -> Int[Array, " m"]:
-    """An order in which clusters stand together, the one with the longest leader first, and in each + before -."""
-    found, amplitude = clusters(vectors, threshold), jnp.linalg.norm(vectors, axis=1)
-    return jnp.lexsort((-found.cosine, -amplitude[found.leader]))
-
-
-def effective_rank(vectors: Vectors) -> Float[Array, ""]:
-    """e^H of the singular values as shares of their sum (Roy and Vetterli 2007): 1 on one line, d for d equal axes."""
-    values = singular_values(vectors)
-    share = values / jnp.maximum(jnp.sum(values), jnp.finfo(values.dtype).tiny)
-    return jnp.exp(-jnp.sum(jnp.where(share > 0, share * jnp.log(jnp.where(share > 0, share, 1)), 0)))
-
-
-def leading(vectors: Vectors) -> Float[Array, " d"]:
-    """The direction along which the vectors' orientations lie most, with a sum that is not negative."""
-    unit = orientations(vectors)
-    _, axes = eigh(unit.T @ unit)
-    first = axes[:, -1]
-    return jnp.where(jnp.sum(first) < 0, -first, first)
-
-
-def chance(d: int, threshold: float = 0.95) -> float:
-    """Probability that two random directions in R^d have |cos| ≥ ``threshold``."""
-    from scipy.special import betainc
-
-    return float(betainc((d - 1) / 2, 0.5, 1 - threshold**2))
+_ODD = np.linspace(0.01, 3.0, 50)  # where σ(-h) = -σ(h) is tested
 
 
 def vectors_of(network: Network, layer: str | None = None) -> dict[str, Vectors]:
@@ -115,25 +52,30 @@ def vectors_of(network: Network, layer: str | None = None) -> dict[str, Vectors]
     return {layer: found[layer]}
 
 
-def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
-    """1 for vectors longer than ``floor`` times the longest, 0 for the others."""
-    amplitude = jnp.linalg.norm(vectors, axis=1)
-    return (amplitude > floor * jnp.max(amplitude)).astype(amplitude.dtype)
-
-
 def _check(threshold: float, floor: float) -> None:
     if not (0 < threshold < 1 and 0 <= floor < 1):
-        raise UserError(f"threshold lies between 0 and 1, floor from 0 to 1, not {threshold} and {floor}.")
+        raise UserError(
+            f"threshold = {threshold} and floor = {floor} were given: choose 0 < threshold < 1 and 0 <= floor < 1."
+        )
 
 
 class Condensation(Probe):
-    """How far each layer (or the one named) has condensed, in a few numbers.
+    """How far each layer has condensed, in a few numbers.
 
-    - ``pairs``: share of pairs with |cos| > ``threshold``; ``opposite``: share of those that point apart;
+    - ``pairs``: fraction of pairs with |cos| > ``threshold``; ``opposite``: fraction of these with a negative cosine;
     - ``lines``, ``directions``: number of effective directions, where opposite vectors are one, or two;
     - ``rank``: effective rank of the weights;
-    - ``alive``: share of vectors longer than ``floor`` times the longest. The others, kernels that a ReLU left behind,
-      are no part of the other numbers.
+    - ``alive``: fraction of vectors longer than ``floor`` times the longest.
+
+    Parameters
+    ----------
+    layer
+        The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
+    threshold
+        The |cos| from which on two vectors have the same direction.
+    floor
+        Vectors shorter than this fraction of the longest, such as kernels that a ReLU left behind, count in
+        ``alive`` only.
     """
 
     layer: str | None = eqx.field(static=True, default=None)
@@ -144,13 +86,23 @@ class Condensation(Probe):
         _check(self.threshold, self.floor)
 
     def __call__(self, obs: Observation) -> dict[str, Scalars]:
-        """Look at the weights."""
+        """Read the weights."""
         layers = vectors_of(obs.network, self.layer)
         return {layer: condensed(vectors, self.threshold, self.floor) for layer, vectors in layers.items()}
 
 
 def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> Scalars:
-    """What `Condensation` sees of one layer's vectors."""
+    """Compute the numbers of `Condensation` for the vectors of one layer.
+
+    Parameters
+    ----------
+    vectors
+        Vectors as rows, shape (m, d).
+    threshold
+        The |cos| from which on two vectors have the same direction.
+    floor
+        Vectors shorter than this fraction of the longest are not counted.
+    """
     alive = living(vectors, floor)
     d = cosines(vectors)
     pair = jnp.outer(alive, alive) * (1 - jnp.eye(len(alive), dtype=d.dtype))
@@ -167,12 +119,18 @@ def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> 
 
 
 class InputWeights(Probe):
-    """The vectors themselves, input weights of every neuron or kernel, of all layers or of those named."""
+    """The input weights of every neuron, and of every convolution kernel, by layer.
+
+    Parameters
+    ----------
+    layers
+        The layers to observe; all if omitted.
+    """
 
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        """Look at the weights."""
+        """Read the weights."""
         if self.layers is None:
             return vectors_of(obs.network)
         return {layer: vectors_of(obs.network, layer)[layer] for layer in self.layers}
@@ -183,11 +141,20 @@ def _plain(direction: Any) -> str | tuple[float, ...]:
 
 
 class Alignment(Probe):
-    """Cosine of every vector of a layer with one direction, its amplitude, and the ``share`` within ``degrees`` of it.
+    """Cosine of every vector of a layer with one direction, and the vector's length (``amplitude``).
 
-    The direction is "leading", that of the vectors themselves; "ones", as in zhou2023 figures 6 and 12; or a list of
-    numbers, say ``prediction.linear.right[0]``, for which a ``layer`` must be named. Opposite vectors are
-    aligned too. ``median`` is that of |cos|.
+    ``share`` is the fraction of vectors within ``degrees`` of the direction, and ``median`` the median of |cos|.
+    Opposite vectors count as aligned.
+
+    Parameters
+    ----------
+    direction
+        "leading", the leading direction of the vectors themselves; "ones", as in zhou2023 figures 6 and 12; or a
+        list of numbers, such as ``prediction.linear.right[0]``, for which ``layer`` must be given.
+    layer
+        The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
+    degrees
+        The angle within which a vector counts as aligned.
     """
 
     direction: str | tuple[float, ...] = eqx.field(static=True, default="leading", converter=_plain)
@@ -196,14 +163,16 @@ class Alignment(Probe):
 
     def __check_init__(self) -> None:
         if isinstance(self.direction, str) and self.direction not in ("leading", "ones"):
-            raise UserError(f"A direction is 'leading', 'ones' or a list of numbers, not '{self.direction}'.")
+            raise UserError(
+                f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or a list of numbers."
+            )
         if not isinstance(self.direction, str) and self.layer is None:
-            raise UserError("A direction in numbers belongs to one layer: name it with `layer`.")
+            raise UserError("A direction given as numbers belongs to one layer: name that layer with the option layer.")
         if not 0 < self.degrees < 90:
-            raise UserError(f"An angle between 0 and 90 degrees was wanted, not {self.degrees}.")
+            raise UserError(f"degrees = {self.degrees} is out of range: choose an angle between 0 and 90.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
-        """Look at the weights."""
+        """Read the weights."""
         return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer).items()}
 
     def _of(self, vectors: Vectors) -> dict[str, Float[Array, "..."]]:
@@ -223,13 +192,23 @@ class Alignment(Probe):
         if self.direction == "ones":
             return jnp.full(d, d**-0.5, vectors.dtype)
         if len(self.direction) != d:
-            raise UserError(f"Vectors of '{self.layer}' have {d} entries, but the direction has {len(self.direction)}.")
+            raise UserError(
+                f"direction has {len(self.direction)} entries, but vectors of '{self.layer}' have {d}: give {d}."
+            )
         axis = np.asarray(self.direction, float)
         return jnp.asarray(axis / np.linalg.norm(axis), vectors.dtype)
 
 
 class CosineMatrix(Probe):
-    """D(u, v) of all pairs of a layer's vectors, clusters together (see `cluster_order`): zhou2023 figure 2."""
+    """Cosines of all pairs of a layer's vectors, ordered by clusters (see `cluster_order`): zhou2023 figure 2.
+
+    Parameters
+    ----------
+    layer
+        The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
+    threshold
+        The |cos| from which on two vectors are in one cluster.
+    """
 
     layer: str | None = eqx.field(static=True, default=None)
     threshold: float = eqx.field(static=True, default=0.95)
@@ -238,26 +217,47 @@ class CosineMatrix(Probe):
         _check(self.threshold, 0.0)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        """Look at the weights."""
+        """Read the weights."""
         layers = vectors_of(obs.network, self.layer)
         return {layer: cosines(v[cluster_order(v, self.threshold)]) for layer, v in layers.items()}
 
 
 class Reduced(NamedTuple):
-    """A network in which condensed neurons have become one (zhou2023 figure 1)."""
+    """A network in which each cluster of condensed neurons is replaced by one neuron (zhou2023 figure 1).
+
+    Attributes
+    ----------
+    network
+        The reduced network.
+    neurons
+        Number of neurons that remain in the layer.
+    change
+        Root mean square change of the outputs, relative to that of the outputs.
+    """
 
     network: Network
-    neurons: int  # that are left in the layer
-    change: float  # of the outputs, root mean square over that of the outputs
+    neurons: int
+    change: float
 
 
 def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95) -> Reduced:
-    """Merge the neurons of each cluster of a layer into an effective one, and tell how little the function changes.
+    """Merge the neurons of each cluster of a layer into one effective neuron, and measure the change of the outputs.
 
-    The new neuron has the clusters' mean direction d and r² = Σ_j |a_j| r_j³ / Σ_j |a_j| r_j, with r_j = <w_j, d> and
-    |a_j| taken as r_j; its output weights are Σ_j a_j r_j / r. For neurons of equal length these are the sums of figure
-    1. Else outputs agree in the first order of σ, and in the third where read-outs have condensed as well; everywhere
-    where σ is ReLU. Opposite neurons are merged where σ is odd.
+    The new neuron has the mean direction d of its cluster and r² = Σ_j |a_j| r_j³ / Σ_j |a_j| r_j, with r_j = <w_j, d>
+    and |a_j| taken as r_j; its output weights are Σ_j a_j r_j / r. For neurons of equal length these are the sums of
+    figure 1. Otherwise outputs agree in the first order of σ, and in the third if read-outs have condensed as well; for
+    ReLU they agree everywhere. Opposite neurons are merged if σ is odd.
+
+    Parameters
+    ----------
+    network
+        The network.
+    layer
+        The layer whose neurons are merged.
+    data
+        Data set on whose training inputs the change is measured.
+    threshold
+        The |cos| from which on two neurons are in one cluster.
     """
     _check(threshold, 0.0)
     vectors = vectors_of(network, layer)[layer]

@@ -10,7 +10,15 @@ from unlazy.probes._spectrum import ends, operator_norm
 
 
 class KernelMatrix(Probe):
-    """Θ itself on the first ``samples`` training inputs (all by default), of one ``output`` or of all."""
+    """The tangent kernel Θ on training inputs, as a matrix.
+
+    Parameters
+    ----------
+    samples
+        Number of training inputs, from the first on; all if omitted.
+    output
+        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    """
 
     samples: int | None = eqx.field(static=True, default=None)
     output: int | None = eqx.field(static=True, default=None)
@@ -21,9 +29,7 @@ class KernelMatrix(Probe):
 
 
 class Kernel(Probe):
-    """Drift, extreme eigenvalues and alignment of Θ on the first ``samples`` training inputs (all by default).
-
-    With several outputs, of one ``output`` alone (caron2023 takes the first on MNIST), or of all folded together.
+    """Drift, extreme eigenvalues and alignment of the tangent kernel Θ on training inputs.
 
     - ``drift``: ‖Θ_t - Θ_0‖_F / ‖Θ_0‖_F, zero for a lazy network;
     - ``drift_operator``: ‖Θ_t - Θ_0‖_2, as in caron2023 figure 1;
@@ -31,8 +37,16 @@ class Kernel(Probe):
       which the residual decays, with the mean these rates are n times smaller;
     - ``alignment``: y^T Θ y / (‖Θ‖_F |y|²), one when Θ = y y^T.
 
-    Beyond 768 rows eigenvalues come from Lanczos iterations, the smallest after a Cholesky factorisation: at n = 3,827
-    a look takes a tenth of the time of a full diagonalisation and agrees with it to rounding.
+    caron2023 uses the first output on MNIST. Beyond 768 rows eigenvalues come from Lanczos iterations, the smallest
+    after a Cholesky factorisation: at n = 3,827 an evaluation takes a tenth of the time of a full diagonalisation and
+    agrees with it to rounding.
+
+    Parameters
+    ----------
+    samples
+        Number of training inputs, from the first on; all if omitted.
+    output
+        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
     """
 
     samples: int | None = eqx.field(static=True, default=None)
@@ -56,13 +70,13 @@ class Kernel(Probe):
 
 
 class DecayRate(Probe):
-    """How fast the loss falls now: -(dL/dt) / L = u^T Θ u / L with u = dL/df; 0 where there is no loss left.
+    """Rate at which the loss falls: -(dL/dt) / L = u^T Θ u / L with u = dL/df; 0 if the loss is 0.
 
     It is the left side of a Polyak-Łojasiewicz inequality such as chen2022 eq. 16.
     """
 
     def __call__(self, obs: Observation) -> Float[Array, ""]:
-        """Build Θ and let it act on the signal."""
+        """Apply Θ to dL/df."""
         f, data, loss = obs.outputs, obs.data, obs.loss
         signal = loss.slope(f, data.y, data.weight).reshape(-1)
         value = loss(f, data.y, data.weight)

@@ -16,7 +16,7 @@ class TrainLoss(Probe):
 
 
 class TestLoss(Probe):
-    """The same loss on the test set, always as a mean: a sum would compare sets of different size."""
+    """The loss on the test set, always as a mean, because sums over sets of different size are not comparable."""
 
     __test__ = False
 
@@ -26,7 +26,7 @@ class TestLoss(Probe):
 
 
 def misclassified(f: Outputs, y: Outputs) -> Scalar:
-    """Share of wrong decisions: by the largest of several outputs, or by the sign of one."""
+    """Fraction of wrong decisions, by the largest of several outputs or by the sign of one."""
     if f.ndim == 2 and f.shape[1] > 1:
         wrong = jnp.argmax(f, axis=1) != jnp.argmax(y, axis=1)
     else:
@@ -35,20 +35,20 @@ def misclassified(f: Outputs, y: Outputs) -> Scalar:
 
 
 class TrainError(Probe):
-    """Share of misclassified training samples (targets ±1, or one-hot)."""
+    """Fraction of misclassified training samples (targets ±1, or one-hot)."""
 
     def __call__(self, obs: Observation) -> Scalar:
-        """Look at the training set."""
+        """Evaluate on the training set."""
         return misclassified(obs.outputs, obs.data.y)
 
 
 class TestError(Probe):
-    """Share of misclassified test samples (targets ±1, or one-hot)."""
+    """Fraction of misclassified test samples (targets ±1, or one-hot)."""
 
     __test__ = False
 
     def __call__(self, obs: Observation) -> Scalar:
-        """Look at the test set."""
+        """Evaluate on the test set."""
         return misclassified(obs.test_outputs, obs.y_test)
 
 

@@ -1,4 +1,4 @@
-"""How far weights and features have moved, and which neurons are active: what tells lazy from feature learning."""
+"""How far weights and features have moved, and which neurons are active: lazy training against feature learning."""
 
 from collections.abc import Mapping
 
@@ -13,11 +13,11 @@ from unlazy.probes._base import Probe
 
 
 def layers_of(network: Network) -> Mapping[str, Layer]:
-    """Return the layers of neurons, or say that there are none."""
+    """Return the layers of neurons; raise an error if there are none."""
     layers = network.layers()
     if not layers:
         raise UserError(
-            f"{type(network).__name__} has no layers of neurons: define its `layers`, or leave this probe out."
+            f"{type(network).__name__} has no layers of neurons: define its method `layers`, or remove this probe."
         )
     return layers
 
@@ -51,9 +51,14 @@ class FeatureMovement(Probe):
 
 
 class ActiveShare(Probe):
-    """Smallest share, over training inputs, of neurons with h_j(x) in the interval (left, right), by layer.
+    """Smallest fraction, over training inputs, of neurons with h_j(x) in an interval, by layer.
 
-    It is η^t of chen2022 Lemma 1 (eq. 18); take the interval from the activation: ``activation.active``.
+    It is η^t of chen2022 Lemma 1 (eq. 18).
+
+    Parameters
+    ----------
+    left, right
+        The ends of the interval, such as those of ``activation.active``. By default it is (0, ∞).
     """
 
     left: float = eqx.field(static=True, default=0.0)
@@ -72,7 +77,7 @@ class ActiveShare(Probe):
 class MeanSquareSlope(Probe):
     """Smallest mean, over training inputs, of σ'(h_j(x))² over the neurons j, by layer.
 
-    Times 2 c² λ_min(G) it is the rate at which chen2022 eq. 14 sees the loss fall at least.
+    Times 2 c² λ_min(G) it is the lower bound of chen2022 eq. 14 on the rate at which the loss falls.
     """
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
@@ -80,7 +85,7 @@ class MeanSquareSlope(Probe):
 
         def smallest(name: str, layer: Layer) -> Float[Array, ""]:
             if layer.activation is None:
-                raise UserError(f"Layer '{name}' has no known activation whose slopes could be averaged.")
+                raise UserError(f"Layer '{name}' has no activation whose slopes could be averaged: remove this probe.")
             return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
 
         return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}
@@ -91,22 +96,27 @@ def raw_stack(network: Network) -> MeanFieldStack:
     there = network.restore()
     if not isinstance(there, MeanFieldStack):
         raise UserError(
-            f"Channels are those of a MeanFieldStack; {type(there).__name__} has none: leave this probe out."
+            f"Channels are those of a MeanFieldStack, and {type(there).__name__} has none: remove this probe."
         )
     return there
 
 
 class TrainedNeurons(Probe):
-    """What is trained of the first ``neurons`` neurons (all by default) of each block: a row (A_j, w_j, b_j) each.
+    """The trained parameters of each neuron of a stack, by block: a row (A_j, w_j, b_j) per neuron.
 
     Two networks that share these neurons at the start are compared by them (aiad2026 Theorem 2.3).
+
+    Parameters
+    ----------
+    neurons
+        Number of neurons of each block, from the first on; all if omitted.
     """
 
     neurons: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
-        """Copy the rows."""
+        """Read the rows."""
         rows = raw_stack(obs.network).trained_rows()
         if not rows:
-            raise UserError("No neuron of this stack is trained: leave this probe out.")
+            raise UserError("No neuron of this stack is trained: remove this probe.")
         return {name: values[: self.neurons] for name, values in rows.items()}

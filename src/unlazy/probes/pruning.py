@@ -1,4 +1,4 @@
-"""Which neurons matter, and what is left of a network when the others are taken away."""
+"""Which neurons matter, and what remains of a network when the others are removed."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,24 +12,24 @@ from unlazy.probes.movement import layers_of
 
 
 class Importance(Probe):
-    """How much every neuron weighs, by layer: λ_j |w_j|² in a two-layer network (caron2023 section 6.2)."""
+    """Importance of every neuron, by layer: λ_j |w_j|² in a two-layer network (caron2023 section 6.2)."""
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, " m"]]:
-        """Weigh."""
+        """Evaluate."""
         return {name: layer.importance() for name, layer in layers_of(obs.network).items()}
 
 
 class Pruning(Probe):
-    """Risk and share of errors against the number of neurons pruned, the least important first, by layer.
+    """Risk and error against the number of pruned neurons, the least important first, by layer.
 
     caron2023 figures 2-4 and 6-11. Entry p of ``train_risk`` (and ``train_error``; with a test set also ``test_risk``
-    and ``test_error``) is what is left without the p least important neurons of the layer, p = 0, ..., m; the other
-    layers stay whole. A risk is a mean cost. Nothing is trained again. All p together cost one forward pass where
+    and ``test_error``) is the value without the p least important neurons of the layer, p = 0, ..., m; the other
+    layers are not pruned. A risk is a mean cost. Nothing is trained again. All p together cost one forward pass where
     outputs are a sum over the layer's neurons.
     """
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " p"]]]:
-        """Put neurons in their order, and add them one by one."""
+        """Sort the neurons, and add them one by one."""
         data, loss = obs.data, obs.loss
         sets: dict[str, tuple[Batch, Outputs, Float[Array, " n"] | None]] = {"train": (obs.x, data.y, data.weight)}
         if data.x_test is not None:

@@ -19,18 +19,31 @@ _SPAN = 8  # the largest number of features in a group over the smallest: compil
 
 
 class Transfer(Probe):
-    """Risk and share of errors of a small network trained on the k most important features, against k, by layer.
+    """Risk and error of a small network trained on the k most important features of a layer, against k.
 
-    caron2023 section 6.2. The held-out set is split in half. Features of a sample are what the neurons of a layer
-    answer, σ(h_j(x)); the k most important ones are the inputs of a network of ``hidden`` ReLU neurons in NTK scaling
-    (the paper's own network with γ = 1; it does not say more), trained on the first half by ``steps`` of gradient
-    descent at ``rate``, on the mean of the run's cost. ``train_risk`` and ``train_error`` are those of the first half,
-    ``test_risk`` and ``test_error`` those of the second.
+    caron2023 section 6.2. The held-out set is split in half. The features of a sample are the responses σ(h_j(x)) of
+    the neurons of a layer; the k most important ones are the inputs of a network of ReLU neurons in NTK scaling (the
+    paper's own network with γ = 1; it gives no further details), trained on the first half by gradient descent on the
+    mean of the run's cost. ``train_risk`` and ``train_error`` are those of the first half, ``test_risk`` and
+    ``test_error`` those of the second.
 
-    Without ``features``, k = 1, 2, 4, ... up to the width. With ``unit`` (the default) features are divided by the root
-    of their mean square over the first half, one number for all k of them. It makes a rate of 1 stable with the squared
-    error, and features are compared for what they say and not for how loud they are. ``seed`` draws the small network;
-    ``samples`` takes only so many of the held-out set.
+    Parameters
+    ----------
+    features
+        The numbers k of features, increasing; 1, 2, 4, ... up to the width if omitted.
+    hidden
+        Number of ReLU neurons of the small network.
+    steps
+        Number of steps of gradient descent.
+    rate
+        Its learning rate.
+    unit
+        Whether features are divided by the root of their mean square over the first half, one number for all k of
+        them. It makes a rate of 1 stable with the squared error, and compares features independently of their size.
+    seed
+        Seed of the small network.
+    samples
+        Number of held-out samples to use; all if omitted.
     """
 
     features: tuple[int, ...] | None = eqx.field(static=True, default=None)
@@ -45,12 +58,10 @@ class Transfer(Probe):
         if self.features is not None and (
             not self.features or min(self.features) < 1 or list(self.features) != sorted(self.features)
         ):
-            raise UserError(
-                f"Numbers of features to hand on increase from at least 1, unlike {self.features}: try [1, 10, 100]."
-            )
+            raise UserError(f"features = {self.features} is not an increasing list of numbers >= 1: try [1, 10, 100].")
         if self.hidden < 1 or self.steps < 0 or not self.rate > 0:
             raise UserError(
-                f"A small network of {self.hidden} neurons trained by {self.steps} steps of {self.rate:g} cannot be: "
+                f"hidden = {self.hidden}, steps = {self.steps} and rate = {self.rate:g} are out of range: "
                 "try hidden = 64, steps = 5000 and rate = 1."
             )
 
@@ -59,7 +70,9 @@ class Transfer(Probe):
         data = obs.data
         held = data.held_out
         if held is None or held.n < 2:
-            raise UserError(f"Data set '{data.name}' has no held-out set to transfer to: make one, or leave this out.")
+            raise UserError(
+                f"Data set '{data.name}' has no held-out set to transfer to: give it one, or remove this probe."
+            )
         x, y = held.x[: self.samples], held.y[: self.samples]
         seen = {}
         for name, layer in layers_of(obs.network.restore()).items():
@@ -78,7 +91,9 @@ class Transfer(Probe):
         if self.features is None:
             return tuple(2**power for power in range(width.bit_length()))
         if max(self.features) > width:
-            raise UserError(f"{max(self.features)} features cannot be taken from {width} neurons: take fewer.")
+            raise UserError(
+                f"features asks for {max(self.features)} of only {width} neurons: choose smaller numbers of features."
+            )
         return self.features
 
     def _trained(self, features: Inputs, y: Outputs, loss: Loss, counts: tuple[int, ...]) -> dict[str, Array]:

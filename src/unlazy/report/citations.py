@@ -57,7 +57,7 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
         try:
             return [tomllib.loads(path.read_text(encoding="utf-8"))], set()
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise UserError(f"'{path}' cannot be read as TOML ({error}).") from None
+            raise UserError(f"'{path}' cannot be read as TOML ({error}): correct the file.") from None
     raise UserError(
         f"There is nothing to cite at '{path}': give a stored run (.nc), a record (.json) or a recipe (.toml)."
     )

@@ -34,7 +34,7 @@ def own_runs(given: Sequence[str]) -> tuple[list[Path], list[str]]:
         if path.is_dir():
             inside = sorted(path.glob("*.nc"))
             if not inside:
-                raise UserError(f"There are no stored runs (.nc) in the folder '{path}'.")
+                raise UserError(f"There are no stored runs (.nc) in the folder '{path}': give another folder.")
             files += inside
         elif path.suffix == ".nc":
             files.append(path)

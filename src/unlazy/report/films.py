@@ -214,7 +214,7 @@ _FILMS: dict[str, tuple[str, Callable[..., Iterable[Film]]]] = {
     "input-weights": ("Cosines between the weights of a layer", _weights),
     "cosine-matrix": ("Cosines between the weights of a layer", _cosines),
     "channels": ("Channel functions", _functions),
-    "backward-signals": ("What is sent back to the channels", _functions),
+    "backward-signals": ("Backpropagated signals of the channels", _functions),
     "preactivations": ("Neurons as functions of the input", _functions),
 }
 

@@ -47,7 +47,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
             break
     else:
         size = f"{len(text) / 2**20:.0f} MiB"
-        raise UserError(f"The report would have {size}: give fewer results, say single records RUNS/panels/*.json.")
+        raise UserError(f"The report would have {size}: give fewer results, such as single records RUNS/panels/*.json.")
     with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:

@@ -211,7 +211,7 @@ def _summary(compared: Comparison, details: Sequence[Detail]) -> str:
         words.append(f"They differ in {', '.join(f'{key} ({_values(values)})' for key, values in named.items())}.")
     follow = [key for key in compared.differing if key not in compared.factors]
     if follow:
-        words.append(f"With these change {', '.join(follow)}.")
+        words.append(f"{', '.join(follow)} change{'s' if len(follow) == 1 else ''} with them.")
     return " ".join(words)
 
 
@@ -230,18 +230,18 @@ def _caption(compared: Comparison) -> str:
     seeds_shown = figures.shows_seeds(plots)
     if any(group.count > 1 for group in compared.groups):
         words.append(f"Lines are medians over seeds{'; bands span the seeds' if seeds_shown else ''}.")
-    told = {
+    shown = {
         "colour": compared.by_colour,
         "dash pattern": compared.by_dash,
-        "thickness of lines": compared.by_thickness,
+        "line width": compared.by_thickness,
         "plots side by side": ", ".join(compared.by_plot) or None,
     }
-    named = [f"{mark}: {key}" for mark, key in told.items() if key is not None and key != "run"]
+    named = [f"{mark}: {key}" for mark, key in shown.items() if key is not None and key != "run"]
     if named:
         words.append(f"{'; '.join(named).capitalize()}.")
     if any(plot.form == "quantiles" for plot in plots):
         words.append(
-            "Of an array with an entry for each neuron or sample, the line is the median over entries"
-            + (", and the bands hold half and, for few runs, nine tenths of them." if seeds_shown else ".")
+            "For arrays with an entry per neuron or sample, lines are medians over entries"
+            + (", and bands hold half and, for few runs, nine tenths of them." if seeds_shown else ".")
         )
     return " ".join(words)

@@ -135,7 +135,7 @@ def read_record(path: Path) -> Record:
         figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
     except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
         raise UserError(
-            f"'{path}' is not a whole record ({type(error).__name__}): delete it and reproduce again."
+            f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
         ) from None
     return msgspec.structs.replace(record, figure=figure)
 

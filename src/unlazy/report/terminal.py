@@ -32,7 +32,7 @@ _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at 
 
 
 def print_records(done: list[Record], as_json: bool) -> None:
-    """Print the claims of panels, each panel under its name and what does not hold in red; or a JSON object a panel."""
+    """Print the claims of panels, each panel under its name and failed claims in red; or one JSON object per panel."""
     if as_json:
         for record in done:
             print(json.dumps(record.summary(), ensure_ascii=False))
@@ -62,7 +62,7 @@ def _counted(record: Record) -> Text:
 
 
 def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> None:
-    """Print where runs, each with a name and a file, ended; as JSON an object for one, a list for several."""
+    """Print the last values of runs, each with name and file; as JSON, an object for one run, a list for several."""
     if as_json:
         rows = [_ended(result, path) for result, _, path in runs]
         print(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
@@ -91,7 +91,7 @@ def _print_run(result: xr.Dataset, name: str, path: Path) -> None:
     for one in sorted(set(status) - {"finished"}):
         print(f"{name} stopped at t = {float(result['time'][-1]):g}: {Status[one].value}")
     kept = result.attrs["written"]
-    print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Kept since {kept} in {path}")
+    print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {kept} in {path}")
     if "method" in result.attrs:  # older files do not say
         total = int(np.sum(result.attrs["evaluations"]))
         print(f"Method: {result.attrs['method']}; {total:,} gradients.")
@@ -150,7 +150,7 @@ def telling(screen: Console) -> Iterator[Told]:
 
 
 def print_certificates(found: Mapping[str, Sequence[Certificate]], as_json: bool) -> None:
-    """Print what theorems say of runs (by name), seed by seed."""
+    """Print the verdicts of theorems on runs (by name), seed by seed."""
     if as_json:
         rows = [{"run": name, **one.summary()} for name, certificates in found.items() for one in certificates]
         print(json.dumps(rows, indent=2, ensure_ascii=False))

@@ -102,7 +102,7 @@ class Job:
 def jobs(folder: Path, now: float | None = None) -> list[Job]:
     """Give the runs of a folder: those in progress first, then the interrupted, then the newest that have ended."""
     if not folder.is_dir():
-        raise UserError(f"There is no folder '{folder}' to watch: give the folder in which runs are kept.")
+        raise UserError(f"There is no folder '{folder}' to watch: give a folder of stored results.")
     now = time.time() if now is None else now
     files = {path.name.removesuffix(LIVE).rpartition("-")[2]: path.name for path in folder.glob(f"*{LIVE}")}
     running = {note.digest: _running(note, files.get(note.digest, ""), now) for note in notes(folder)}
@@ -195,8 +195,8 @@ def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bo
     """Make a server that is bound but does not serve yet; port 0 takes any that is free."""
     if not remote and not _loopback(host):
         raise UserError(
-            f"'{host}' can be reached from other machines, and the page shows your runs to whoever asks: leave out "
-            "--host, or add --remote if that is what you want."
+            f"'{host}' can be reached from other machines, which could then see your runs: omit "
+            "--host, or add --remote to allow it."
         )
     jobs(folder)  # a folder that is not there is said now
     handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})

@@ -1,4 +1,4 @@
-"""Contracts for extensions: call one on a member of your own in your tests.
+"""Checks for extensions: call them on your own members in your tests.
 
     from unlazy.testing import check_activation
     from mypackage import Snake
@@ -6,7 +6,7 @@
     def test_snake():
         check_activation(Snake())
 
-Each raises `AssertionError` with a sentence that says what does not hold. unlazy's own members are held to the same.
+Each raises an `AssertionError` that says what does not hold. All of unlazy's own members pass the same checks.
 """
 
 from unlazy.testing._activations import ACTIVATION_CHECKS, check_activation

@@ -1,4 +1,4 @@
-"""What every activation must do, whoever wrote it."""
+"""Checks for activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every theorem and every panel must do, whoever wrote it."""
+"""Checks for theorems and panels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unlazy.theory import Finding, Theorem, Verdict
 
 
 def check_theorem(theorem: Theorem) -> None:
-    """Check that a theorem says what it is, holds on its example and does not on its counterexample.
+    """Check that a theorem has valid metadata, holds on its example and does not hold on its counterexample.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ def needs_are_probes(theorem: Theorem, network: Network, data: Dataset) -> None:
 
 
 def check_panel(panel: Panel, build: bool = True) -> None:
-    """Check that a panel says what it is, and that all its recipes at both scales are good.
+    """Check that a panel has valid metadata, and that its recipes at both scales can be built.
 
     Parameters
     ----------
     panel
         An instance.
     build
-        Whether data and networks of the quick recipes are drawn too, for the first seed of each.
+        Whether data and networks of the quick recipes are drawn as well, for the first seed of each.
     """
     assert re.fullmatch(r"[\w.-]+/[a-z0-9][a-z0-9.-]*", panel.key), f"The key '{panel.key}' is not like 'paper/fig1'."
     for field in ("title", "caption"):

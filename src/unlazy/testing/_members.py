@@ -1,4 +1,4 @@
-"""What members of each kind but activations, networks, theorems and panels must do, whoever wrote them."""
+"""Checks for losses, data sets, laws, scalings, embeddings, optimisers and schedules."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def close(found: Any, wanted: Any, rel: float, absolute: float, what: str) -> No
 
 
 def check_loss(loss: Loss, y: Any = None) -> None:
-    """Check that a loss is differentiated, weighted and reduced as flows rely on.
+    """Check the derivatives, weights and reductions of a loss.
 
     Parameters
     ----------
     loss
         An instance. The checks run in 64 bits.
     y
-        Targets that the loss is made for, at least four samples; five one-hot rows of three classes if left out.
+        Targets that the loss is made for, at least four samples; five one-hot rows of three classes if omitted.
     """
     with jax.enable_x64(True):
         targets = np.eye(3)[[0, 2, 1, 1, 0]] if y is None else np.asarray(y, float)
@@ -81,14 +81,14 @@ def _loss_slope(loss: Loss, f: np.ndarray, y: np.ndarray, weight: np.ndarray) ->
 
 
 def check_data(make: Callable[..., Any], **options: Any) -> None:
-    """Check that a maker of data gives the same bits for the same key, in one floating-point dtype, without NaN.
+    """Check that a function makes the same data for the same key, in one floating-point dtype, without NaN.
 
     Parameters
     ----------
     make
         A function that returns a `Dataset`, a tuple ``(x, y[, x_test, y_test])`` or a dictionary of arrays.
     options
-        Its options, such that it is quick; a ``key`` is given to it where it takes one.
+        Its options, chosen such that it is fast; a ``key`` is added if it takes one.
     """
     takes_key = "key" in inspect.signature(make).parameters
 
@@ -110,16 +110,16 @@ def check_data(make: Callable[..., Any], **options: Any) -> None:
 
 
 def check_law(law: Law, columns: int = 3, rows: int = 64) -> None:
-    """Check that a law fills matrices of any precision, the same for the same key, with the means that it tells.
+    """Check that a law draws matrices of any precision, the same for the same key, with the mean that it states.
 
     Parameters
     ----------
     law
         An instance that can be drawn.
     columns
-        Number of columns that it is made for.
+        Number of columns of the matrix.
     rows
-        Number of rows that it is made for.
+        Number of rows of the matrix.
     """
     drawn, again = (law.draw(rows, columns, columns, key=jax.random.key(3)) for _ in range(2))
     assert drawn.shape == (rows, columns), f"A draw of {rows} rows and {columns} columns has shape {drawn.shape}."
@@ -134,7 +134,13 @@ def check_law(law: Law, columns: int = 3, rows: int = 64) -> None:
 
 
 def check_scaling(scaling: Scaling) -> None:
-    """Check that a scaling gives positive node scales at every width, and finite factors."""
+    """Check that a scaling gives positive node scales at every width, and finite factors.
+
+    Parameters
+    ----------
+    scaling
+        The scaling.
+    """
     for width in (1, 2, 16, 1024):
         nodes = np.asarray(scaling.nodes(width))
         assert nodes.shape == (width,), f"nodes({width}) gives one scale for each neuron, not shape {nodes.shape}."
@@ -147,14 +153,14 @@ def check_scaling(scaling: Scaling) -> None:
 
 
 def check_embedding(embedding: Embedding, inputs: int = 16) -> None:
-    """Check that an embedding's kernel is that of its features, or a positive one where it has none to list.
+    """Check that an embedding's kernel is that of its features, or positive semi-definite if it has no features.
 
     Parameters
     ----------
     embedding
-        As it is written down, not drawn.
+        The embedding before its random weights are drawn.
     inputs
-        Dimension of inputs that it is made for.
+        Input dimension.
     """
     with jax.enable_x64(True):
         x = jax.random.normal(jax.random.key(0), (5, inputs))
@@ -177,7 +183,13 @@ def check_embedding(embedding: Embedding, inputs: int = 16) -> None:
 
 
 def check_optimiser(optimiser: Optimiser) -> None:
-    """Check that an optimiser descends: 500 small steps on a quadratic bring it below a tenth of where it began."""
+    """Check that an optimiser descends: 500 small steps reduce a quadratic to less than a tenth.
+
+    Parameters
+    ----------
+    optimiser
+        The optimiser.
+    """
     transform = optimiser.transform()
     assert isinstance(transform, optax.GradientTransformation), "transform gives a transformation of Optax."
     parameters = jnp.asarray([1.0, -2.0, 0.5])
@@ -192,7 +204,13 @@ def check_optimiser(optimiser: Optimiser) -> None:
 
 
 def check_schedule(schedule: Schedule) -> None:
-    """Check that a schedule gives finite factors >= 0, alone and for many steps at once, inside compiled code."""
+    """Check that a schedule gives finite factors >= 0, alone and for many steps at once, inside compiled code.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    """
     steps = jnp.arange(200)
     together = np.asarray(jax.jit(schedule)(steps), float)
     assert together.shape == (200,), f"200 steps give {together.shape} factors."

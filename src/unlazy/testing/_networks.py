@@ -1,4 +1,4 @@
-"""What every network must do, whoever wrote it."""
+"""Checks for networks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _by_jacobians = eqx.filter_jit(jacobian_kernel)
 
 
 def check_network(network: Network, data: Dataset) -> None:
-    """Check all that flows and probes rely on.
+    """Check everything that flows and probes rely on.
 
     Parameters
     ----------
     network
         A small network (the checks build full Jacobians) on raw inputs.
     data
-        A data set that it fits, with at least four training samples; with a test set, that is checked, too.
+        Data with matching inputs and outputs and at least four training samples; a test set is checked as well.
 
     Raises
     ------

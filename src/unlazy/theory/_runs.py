@@ -76,7 +76,7 @@ def relative_error(run: Trajectory, precision: float) -> float:
 def probability(delta: float) -> None:
     """Refuse a failure probability that is none."""
     if not 0 < delta < 1:
-        raise UserError(f"A failure probability delta lies between 0 and 1, so {delta} does not: try 0.05.")
+        raise UserError(f"delta = {delta} is not a probability between 0 and 1: try delta = 0.05.")
 
 
 def no_biases(network: TwoLayer) -> Hypothesis:

@@ -1,4 +1,4 @@
-"""Parameterisations of width, and what becomes of a network as it grows: lazy, feature learning, unstable or trivial.
+"""Parameterisations of width, and their limits: lazy, feature learning, unstable or trivial.
 
 An abc-parameterisation (Yang and Hu 2021, chen2022 App. C) of a network with L hidden layers of width m, and so L + 1
 weight matrices, is
@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from unlazy._errors import UserError
 from unlazy.networks import Scaling
 
-_EXACT = 1e-9  # exponents are small fractions: what differs by less is the same
+_EXACT = 1e-9  # exponents are small fractions: a smaller difference is rounding
 
 
 class Regime(enum.Enum):
-    """What becomes of a parameterisation as the width grows (Yang and Hu 2021, Theorems 3.3, 3.4 and 3.6)."""
+    """The limit of a parameterisation as the width grows (Yang and Hu 2021, Theorems 3.3, 3.4 and 3.6)."""
 
     UNSTABLE = "Pre-activations do not stay of order 1 at the start, or features or outputs blow up in training."
     TRIVIAL = "The function does not change in training."
@@ -32,7 +32,17 @@ class Regime(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Parameterisation:
-    """Exponents a_l, b_l of L + 1 weight matrices, and c of the learning rate."""
+    """Exponents a_l, b_l of the L + 1 weight matrices, and c of the learning rate.
+
+    Parameters
+    ----------
+    a
+        Exponents of the multipliers, one per weight matrix.
+    b
+        Exponents of the initial standard deviations, one per weight matrix.
+    c
+        Exponent of the learning rate.
+    """
 
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -41,8 +51,8 @@ class Parameterisation:
     def __post_init__(self) -> None:
         if len(self.a) != len(self.b) or len(self.a) < 2:
             raise UserError(
-                f"{len(self.a)} exponents a and {len(self.b)} exponents b were given: one of each for every weight "
-                "matrix was wanted, and at least two matrices."
+                f"{len(self.a)} exponents a and {len(self.b)} exponents b were given: give one of each for every "
+                "weight matrix, and at least two matrices."
             )
 
     @property
@@ -57,7 +67,7 @@ class Parameterisation:
         return Parameterisation(tuple(a + theta for a in self.a), tuple(b - theta for b in self.b), self.c - 2 * theta)
 
     def judge(self) -> tuple[Regime, str]:
-        """Give the regime, and the exponent that decides."""
+        """Give the regime, and a sentence with the exponent that decides it."""
         sums = [a + b for a, b in zip(self.a, self.b, strict=True)]
         for layer, total in enumerate(sums[:-1], start=1):
             wanted = 0.0 if layer == 1 else 0.5
@@ -90,22 +100,52 @@ class Parameterisation:
 
 
 def regime(a: Sequence[float], b: Sequence[float], c: float) -> Regime:
-    """Give the regime of a parameterisation by its exponents."""
+    """Give the regime of a parameterisation from its exponents.
+
+    Parameters
+    ----------
+    a, b
+        Exponents of the multipliers and of the initial standard deviations, one of each per weight matrix.
+    c
+        Exponent of the learning rate.
+    """
     return Parameterisation(tuple(a), tuple(b), c).regime
 
 
 def standard(hidden: int = 2, c: float = 0.0) -> Parameterisation:
-    """Usual initialisation: variance 1/fan-in and no multipliers. Unstable at rate m^0; lazy at the rate 1/m, c = 1."""
+    """Standard initialisation: variance 1/fan-in and no multipliers.
+
+    It is unstable at a learning rate of order 1, and lazy at the rate 1/m, c = 1.
+
+    Parameters
+    ----------
+    hidden
+        Number of hidden layers L.
+    c
+        Exponent of the learning rate m^(-c).
+    """
     return Parameterisation((0.0,) * (hidden + 1), (0.0, *(0.5,) * hidden), c)
 
 
 def neural_tangent(hidden: int = 2) -> Parameterisation:
-    """NTK parameterisation: m^(-½) in front of every layer but the first. Lazy."""
+    """NTK parameterisation: m^(-½) in front of every layer but the first. It is lazy.
+
+    Parameters
+    ----------
+    hidden
+        Number of hidden layers L.
+    """
     return Parameterisation((0.0, *(0.5,) * hidden), (0.0,) * (hidden + 1), 0.0)
 
 
 def maximal_update(hidden: int = 2) -> Parameterisation:
-    """μP of Yang and Hu (chen2022 eq. 32-34): every layer learns features."""
+    """μP of Yang and Hu (chen2022 eq. 32-34): every layer learns features.
+
+    Parameters
+    ----------
+    hidden
+        Number of hidden layers L.
+    """
     return Parameterisation((-0.5, *(0.0,) * (hidden - 1), 0.5), (0.5,) * (hidden + 1), 0.0)
 
 
@@ -113,17 +153,32 @@ def chen(hidden: int = 2) -> Parameterisation:
     """The parameterisation of chen2022 (App. C): m^(-½) before hidden layers, 1/m before the output, rate m.
 
     It is μP shifted by θ = ½, and with one hidden layer the mean-field parameterisation.
+
+    Parameters
+    ----------
+    hidden
+        Number of hidden layers L.
     """
     return Parameterisation((0.0, *(0.5,) * (hidden - 1), 1.0), (0.0,) * (hidden + 1), -1.0)
 
 
 def of(scaling: Scaling, hidden: int = 2) -> Parameterisation:
-    """Give the parameterisation of a `TwoLayer` whose embedding has ``hidden`` - 1 random layers as wide as itself.
+    """Give the parameterisation of a `TwoLayer` whose embedding has L - 1 random layers of the same width.
 
-    Only the last hidden layer of such a network is trained; regimes are those of training all of it alike.
+    Only the last hidden layer of such a network is trained; the regime is that of training all layers at the same rate.
+
+    Parameters
+    ----------
+    scaling
+        The scaling of the network, whose node scales are a power of the width.
+    hidden
+        Number of hidden layers L, the trained one included.
     """
     if not isinstance(scaling.node, float | int):
-        raise UserError("An asymmetrical scaling treats its neurons unlike, which no power of the width describes.")
+        raise UserError(
+            "An asymmetrical scaling gives neurons different weights, which no power of the width describes: "
+            "use another scaling."
+        )
     before = () if hidden == 1 else (*(0.5,) * (hidden - 2), -scaling.feature)
     rate = scaling.rate + (0.0 if hidden == 1 else scaling.feature_rate)
     return Parameterisation((0.0, *before, -scaling.node), (0.0,) * (hidden + 1), -rate)

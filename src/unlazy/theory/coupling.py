@@ -31,47 +31,82 @@ _NEURONS = "neurons"
 
 
 class Study(NamedTuple):
-    """Distances against widths or steps: one row for each of ``sizes``, one column for each repetition."""
+    """Distances D_T for several widths or steps.
+
+    Attributes
+    ----------
+    sizes
+        The widths or steps.
+    distances
+        D_T, one row per size and one column per repetition.
+    exponent
+        Exponent of the power law through the root mean squares of the rows.
+    """
 
     sizes: np.ndarray
     distances: np.ndarray
-    exponent: float  # of the power law through the root mean squares of the rows
+    exponent: float
 
 
 def distance(run: Trajectory, reference: Trajectory, first: int = 0) -> float:
-    """D_T between two runs that looked at ``TrainedNeurons`` at the same times.
+    """Compute D_T between two runs.
 
-    Neuron j of ``run`` is neuron ``first`` + j of ``reference``.
+    Parameters
+    ----------
+    run, reference
+        Two runs with the probe `TrainedNeurons` at the same times.
+    first
+        Neuron j of ``run`` is neuron ``first`` + j of ``reference``.
     """
     if len(run.times) != len(reference.times) or not np.allclose(run.times, reference.times, rtol=1e-9, atol=1e-12):
-        raise UserError("Runs are compared at the same times, and these looked at different ones.")
+        raise UserError("The runs were observed at different times: run both with the same times.")
     here, there = neurons_of(run), neurons_of(reference)
     largest = 0.0
     for block, rows in here.items():
         part = there[block][:, first : first + rows.shape[1]]
         if part.shape != rows.shape:
             raise UserError(
-                f"The reference has no {rows.shape[1]} neurons from {first} on in {block}: take a wider one."
+                f"{block} of the reference has fewer than {rows.shape[1]} neurons from {first} on: use a wider one."
             )
         largest = max(largest, float(np.max(np.abs(rows - part))))
     return largest
 
 
 def neurons_of(run: Trajectory) -> dict[str, np.ndarray]:
-    """What is trained of each neuron, by block, at every look."""
+    """Give the trained parameters of each neuron, by block, at every observed time.
+
+    Parameters
+    ----------
+    run
+        A run with the probe `TrainedNeurons`.
+    """
     seen = through(run, TrainedNeurons())
     if seen is None:
-        raise UserError("Networks are compared neuron by neuron: add probes=[TrainedNeurons()].")
+        raise UserError("Networks are compared neuron by neuron: run both with probes=[TrainedNeurons()].")
     return {name: np.asarray(rows, float) for name, rows in seen.items()}
 
 
 def movement(run: Trajectory) -> float:
-    """The largest change of any trained parameter of any neuron since the first look: D_T to a network at rest."""
+    """Give the largest change of any trained parameter of any neuron since the first time: D_T to a network at rest.
+
+    Parameters
+    ----------
+    run
+        A run with the probe `TrainedNeurons`.
+    """
     return max(float(np.max(np.abs(rows - rows[:1]))) for rows in neurons_of(run).values())
 
 
 def fitted_exponent(x: np.ndarray, distances: np.ndarray) -> float:
-    """Slope of log D against log x, with D the root mean square over repetitions; NaN for one size alone."""
+    """Fit the slope of log D against log x, with D the root mean square over repetitions; NaN for a single size.
+
+    Parameters
+    ----------
+    x
+        Sizes.
+    distances
+        Distances, one row per size and one column per repetition.
+    """
     if len(x) < 2:
         return float("nan")
     size = np.sqrt(np.mean(np.square(distances), axis=1))
@@ -86,16 +121,31 @@ def against_width(
     flow: Flow | None = None,
     repetitions: int = 1,
 ) -> Study:
-    """Train ``wide`` and parts of it, all blocks n neurons wide, and measure D_T for each n.
+    """Train a wide network and parts of it, with n neurons in every block, and measure D_T for each n.
 
-    Repetition i takes neurons i n to (i + 1) n. The exponent is that of n, fitted as D = C (1/n - 1/N)^p: expect -1/2.
-    A distance scatters about as much as it is large, so that it takes some 30 repetitions to know the exponent to 0.05.
+    The exponent is that of n, fitted as D = C (1/n - 1/N)^p: expect -1/2. The standard deviation of a distance is about
+    as large as the distance, so that about 30 repetitions are needed to determine the exponent to 0.05.
+
+    Parameters
+    ----------
+    wide
+        The wide network, which stands for the limit.
+    data
+        The data set.
+    widths
+        The widths n.
+    times
+        The times at which neurons are compared.
+    flow
+        The flow; `RungeKutta` with rtol = 1e-6 if omitted.
+    repetitions
+        Number of repetitions for each size. Repetition i takes neurons i n to (i + 1) n.
     """
     flow = RungeKutta(rtol=1e-6, atol=1e-8) if flow is None else flow
     full = _narrowest(wide)
     if not widths or max(widths) * repetitions > full or max(widths) >= full:
         raise UserError(
-            f"{repetitions} x {max(widths, default=0)} neurons do not leave a reference of {full} much wider: take a "
+            f"A reference of {full} neurons is not much wider than {repetitions} x {max(widths, default=0)}: use a "
             "wider reference, or fewer repetitions."
         )
     (reference,) = _runs(flow, [wide], data, times)
@@ -117,10 +167,27 @@ def against_step(
     batch: int | None = None,
     repetitions: int = 1,
 ) -> Study:
-    """Train by descent with each of ``steps``, which must divide all times, and measure D_T to the flow itself.
+    """Train by descent with several step sizes, and measure D_T to the gradient flow.
 
-    With all samples a step the exponent is 1. With minibatches (repetition i draws them with key i) it is 1/2, as long
-    as the run is much shorter than an epoch: a whole one sees every sample once, and what its batches did cancels.
+    With all samples in each step the exponent is 1. With minibatches it is 1/2, as long as the run is much shorter than
+    an epoch: a whole epoch uses every sample once, and the effects of its batches cancel.
+
+    Parameters
+    ----------
+    network
+        The network.
+    data
+        The data set.
+    steps
+        The step sizes, each of which must divide all times.
+    times
+        The times at which neurons are compared.
+    loss
+        The loss; `Squared()` if omitted.
+    batch
+        Size of minibatches, which repetition i draws with key i; all samples if omitted.
+    repetitions
+        Number of repetitions for each size.
     """
     loss = Squared() if loss is None else loss
     (reference,) = _runs(RungeKutta(loss=loss, rtol=1e-8, atol=1e-10), [network], data, times)
@@ -140,18 +207,27 @@ class Coefficients(Probe):
         now = obs.network.restore()
         first = now.blocks[0] if isinstance(now, MeanFieldStack) else None
         if not isinstance(first, Limit) or first.coefficients is None:
-            raise UserError('Coefficients are those of a first block of infinite width: use coordinates = "gram".')
+            raise UserError('Coefficients exist for a first block of infinite width only: use coordinates = "gram".')
         return first.coefficients
 
 
 def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldStack:
-    """The network with ``width`` first-block neurons drawn from the law of an infinite one; all else is kept.
+    """Replace an infinitely wide first block by neurons drawn from its law.
 
     Their amplitudes are the mean of the law: in the limit nothing else of it enters.
+
+    Parameters
+    ----------
+    limit
+        A network whose first block is infinitely wide.
+    width
+        Number of neurons of the new first block.
+    key
+        Random key.
     """
     first = limit.blocks[0]
     if not isinstance(first, Limit) or width < 1:
-        raise UserError("Neurons are drawn from a first block of infinite width, one or more: widths = [inf, 64].")
+        raise UserError("Neurons are drawn from a first block of infinite width: use widths = [inf, 64].")
     w_key, b_key = jax.random.split(key)
     dtype = first.mean.dtype
     w = first.weight_spread * jax.random.normal(w_key, (width, first.inputs), dtype)
@@ -171,10 +247,25 @@ def against_first_width(
     flow: RungeKutta | None = None,
     repetitions: int = 1,
 ) -> Study:
-    """Train networks drawn from one whose first block is infinite, and measure D_T to it; expect n^(-1/2).
+    """Train networks drawn from one with an infinite first block, and measure D_T to it; expect n^(-1/2).
 
-    Neurons of the first block are held against their own paths in the limit, those of later blocks against theirs. With
-    unbounded features D_T, a largest value, also grows with the reach of n draws, like √log n.
+    Neurons of the first block are compared with their own paths in the limit, those of later blocks with theirs. With
+    unbounded features the largest difference D_T also grows with the range of n draws, like √log n.
+
+    Parameters
+    ----------
+    limit
+        A network whose first block is infinitely wide.
+    data
+        The data set.
+    widths
+        The widths n of the first block.
+    times
+        The times at which neurons are compared.
+    flow
+        The flow; `RungeKutta` with rtol = 1e-8 if omitted.
+    repetitions
+        Number of repetitions for each size.
     """
     flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
     (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, {"coefficients": Coefficients()})
