@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import equinox as eqx
 import numpy as np
@@ -84,7 +84,14 @@ def no_biases(network: TwoLayer) -> Hypothesis:
     return Hypothesis("no biases", network.b is None)
 
 
-def gaussian_weights(w: np.ndarray) -> Hypothesis:
-    """A law whose fourth moment is that of a Gaussian, 3 in units of the variance, within six standard errors."""
-    moment = float(np.mean(w**4) / max(np.mean(w**2), np.finfo(float).tiny) ** 2)
-    return Hypothesis("Gaussian weights at the start", abs(moment - 3) <= 6 * (96 / w.size) ** 0.5, moment, 3)
+def gaussian_start(w: np.ndarray, units: str) -> Iterator[Hypothesis]:
+    """Rows drawn independently from N(0, I), one per neuron (of the ``units``), as far as numbers can show it.
+
+    The variance is 1 and the fourth moment, in units of its square, 3, both within six standard errors.
+    """
+    square = float(np.mean(w**2))
+    yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
+    moment = float(np.mean(w**4) / max(square, np.finfo(float).tiny) ** 2)
+    yield Hypothesis("Gaussian weights at the start", abs(moment - 3) <= 6 * (96 / w.size) ** 0.5, moment, 3)
+    distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
+    yield Hypothesis(f"independent {units}, not pairs of equal ones", distinct > 0.75 * len(w), distinct, len(w))

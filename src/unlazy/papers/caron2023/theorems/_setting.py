@@ -29,7 +29,7 @@ from unlazy.papers.caron2023.theorems.constants import curvature
 from unlazy.papers.caron2023.theorems.kernels import asymmetrical_nodes, smallest_mean_eigenvalue
 from unlazy.probes import Kernel, Probe, TrainLoss, WeightMovement
 from unlazy.theory._base import Hypothesis, Reading, read_all, through
-from unlazy.theory._runs import all_met, gaussian_weights, gradient_flow, no_biases, relative_error, squared_loss
+from unlazy.theory._runs import all_met, gaussian_start, gradient_flow, no_biases, relative_error, squared_loss
 
 AUTHORS = "Caron, Ayed, Jung, Lee, Lee, Yang (2023)"
 
@@ -198,12 +198,7 @@ def along(made: Model) -> Reading[Path | None]:
 
 def gaussian(made: Model) -> Iterator[Hypothesis]:
     """Assumption 2.3, as far as numbers can show it."""
-    w = np.asarray(made.w, float)
-    square = float(np.mean(w**2))
-    yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
-    yield gaussian_weights(w)
-    distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
-    yield Hypothesis("independent nodes, not pairs of equal ones", distinct > 0.75 * len(w), distinct, len(w))
+    return gaussian_start(np.asarray(made.w, float), "nodes")
 
 
 def relu(made: Model) -> Hypothesis:

@@ -40,8 +40,8 @@ from unlazy.theory._runs import AtEnds, WithProbability
 class EigenvalueBringsDecay(Theorem[Path]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
-    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any
-    observed time: observe often, because the eigenvalue in between is not known.
+    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any observed
+    time: observe often, because the eigenvalue in between is not known.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"

@@ -60,7 +60,7 @@ class MeanKernelPositive(AtEnds[Model]):
         return made
 
     def conclude(self, setting: Model) -> Finding:
-        """Look at κ_n, as far as rounding lets one see it."""
+        """Compare κ_n with rounding."""
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
         why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."

@@ -40,7 +40,7 @@ from unlazy.papers.chen2022.theorems.constants import (
 )
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
-from unlazy.theory._runs import WithProbability, gaussian_weights, looked_later
+from unlazy.theory._runs import WithProbability, gaussian_start, looked_later
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,15 +179,10 @@ class ThreeLayers(_RandomFeatures):
 
 def _start(setting: Setting) -> Iterator[Hypothesis]:
     """Assumption 3, as far as numbers can show it: independent neurons with h_i ~ N(0, G)."""
-    network, (m, features) = setting.network, setting.w.shape
+    network, features = setting.network, setting.w.shape[1]
     size = float(features) ** (2 * network.scaling.feature) * features
     yield Hypothesis("pre-activations with covariance G at the start", abs(size - 1) < 1e-6, size, 1)
-    w = np.asarray(setting.w, float)
-    square = float(np.mean(w**2))
-    yield Hypothesis("weights of variance 1 at the start", abs(square - 1) <= 6 * (2 / w.size) ** 0.5, square, 1)
-    yield gaussian_weights(w)
-    distinct = np.unique(w[:, 0]).size  # half of m for pairs; in single precision a few may meet by chance
-    yield Hypothesis("independent neurons, not pairs of equal ones", distinct > 0.75 * m, distinct, m)
+    yield from gaussian_start(np.asarray(setting.w, float), "neurons")
     yield Hypothesis("targets that are not all 0", bool(np.any(setting.y)))
     yield lipschitz(network.activation)
 
