@@ -16,7 +16,7 @@ from unlazy.lab import parse
 from unlazy.lab.recipe import instantiate
 from unlazy.losses import CrossEntropy
 from unlazy.networks import ConvNet
-from unlazy.networks._convolution import convolve, patches
+from unlazy.networks.conv import convolve, patches
 from unlazy.probes.condensation import vectors_of
 
 IMAGE = (2, 6, 5)

@@ -301,11 +301,11 @@ def test_coefficients_are_those_of_equation_4():
     """f_k(t, x) = f_k(0, x) - Σ_p Γ_kp K(x, x_p), with Γ' = d_p B_kp π_p."""
     network = infinite("a")
     gram, x, _ = network.gram_form(DATA).prepare(Layout())
-    moved = velocity(*split_trained(gram), Samples(x, DATA.y), Squared()).blocks[0].coefficients
+    moved = velocity(*split_trained(gram), Samples(x, DATA.y), Squared()).blocks[0].linear.coefficients
     f, signals = network(DATA.x), network.signals(DATA.x)[0][0]
     close(moved, np.asarray(signals) * (np.asarray(f) - Y) / 6, rel=1e-10, abs=1e-14)
     run = RungeKutta(rtol=1e-10, atol=1e-12)(network, DATA, [3.0])
-    first = run.place.state.trained.blocks[0].coefficients
+    first = run.place.state.trained.blocks[0].linear.coefficients
     there = jnp.asarray(rng.uniform(-1, 1, (4, 2)))  # away from all points
     kernel = network.blocks[0].limit_kernel(there, DATA.x)
     wanted = network.channels(there)[0] - np.asarray(kernel) @ np.asarray(first).T

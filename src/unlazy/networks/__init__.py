@@ -5,7 +5,6 @@ B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters
 convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
 """
 
-from unlazy.networks._anchored import Anchored
 from unlazy.networks._base import (
     Chord,
     GramForm,
@@ -17,15 +16,14 @@ from unlazy.networks._base import (
     trained_rates,
     with_fields,
 )
-from unlazy.networks._block import Block, Limit, kernel_of, lengths
-from unlazy.networks._clip import is_learner, pulls, shares, slope_of
+from unlazy.networks._learner import SphericalLimit, is_learner, pulls, shares, slope_of, slopes, sphere_mean
 from unlazy.networks._prepared import Batch, OtherBatch, Prepared, PreparedInputs, Samples, raw_inputs
-from unlazy.networks._spherical import SphericalLimit, slopes, sphere_mean
-from unlazy.networks._sweep import AXIS, Layout
+from unlazy.networks.blocks import Block, Limit, kernel_of, lengths
 from unlazy.networks.conv import ConvNet
-from unlazy.networks.embeddings import Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
+from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
 from unlazy.networks.laws import Constant, Eye, Given, Grid, Law, Normal, Sphere, Tied, Uniform
 from unlazy.networks.layers import Layer, nested_sums
+from unlazy.networks.linear import AXIS, Layout
 from unlazy.networks.scalings import (
     Asymmetrical,
     FirstNodes,

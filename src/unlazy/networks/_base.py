@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,8 +23,10 @@ from unlazy.networks._prepared import (
     Samples,
     raw_inputs,
 )
-from unlazy.networks._sweep import Layout
 from unlazy.networks.layers import Layer
+
+if TYPE_CHECKING:
+    from unlazy.networks.linear import Layout
 
 N = TypeVar("N", bound="Network")
 M = TypeVar("M", bound=eqx.Module)
@@ -38,10 +40,10 @@ class View(eqx.Module):
 
 
 class Chord(eqx.Module):
-    """A network linearised along a stretch of its way instead of at a point: Jacobian J̄ and kernel Θ̄ = J̄ R J̄^T.
+    """A network linearised along a path instead of at a point: Jacobian J̄ and kernel Θ̄ = J̄ R J̄^T.
 
-    To second order in the length of the stretch f(end) - f(start) = J̄ (θ_end - θ_start); where gates switch on the way
-    they count for the part of it on which they are open.
+    To second order in the length of the path f(end) - f(start) = J̄ (θ_end - θ_start); gates that switch on the path
+    count for the part of it on which they are open.
     """
 
     kernel: eqx.AbstractVar[Float[Array, "..."]]
@@ -167,7 +169,7 @@ class Network(eqx.Module):
         """
         trained, frozen = split_trained(self)
         train = x[: signal.shape[0]]
-        halfway = jax.tree.map(lambda leaf, way: leaf - way / 2, trained, self.pull(train, signal))
+        halfway = jax.tree.map(lambda leaf, step: leaf - step / 2, trained, self.pull(train, signal))
         middle = eqx.combine(halfway, frozen)
         return Tangent(kernel=middle.tangent_kernel(x, train), network=middle, x=train)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -117,6 +118,13 @@ class Places(PreparedInputs):
         self.check()
         return jnp.arange(self.first, self.first + len(self), dtype=jnp.int32) if self.index is None else self.index
 
+    def rows_of(self, gram: Float[Array, "p n"]) -> Points:
+        """Look up these points in a Gram matrix with a row for each point and a column for each training point."""
+        self.check()
+        if self.index is not None:
+            return Points(self.index, pick(gram, self.index, 0))
+        return Points(None, gram[self.first : self.first + len(self)], self.first)
+
     def check(self) -> None:
         """Refuse a range whose points were taken apart by a transformation such as ``jax.vmap``."""
         if self.index is None and self.count != self.raw.shape[0]:
@@ -124,6 +132,64 @@ class Places(PreparedInputs):
                 "Prepared inputs in Gram coordinates cannot be mapped over sample by sample: take slices x[i : i + 1], "
                 "or evaluate the network on the raw inputs."
             )
+
+
+class Points(eqx.Module):
+    """Points by their place among all points of a Gram matrix, with their rows of it; made by `Places.rows_of`.
+
+    Without an index they are those from ``first`` on, in their order.
+    """
+
+    index: Int[Array, " q"] | None
+    rows: Float[Array, "q n"]
+    first: int = eqx.field(static=True, default=0)
+
+    def first_ones(self, count: int) -> Points:
+        """Return the first ``count`` of them."""
+        return Points(None if self.index is None else self.index[:count], self.rows[:count], self.first)
+
+    def columns(self, array: Float[Array, "m p"]) -> Float[Array, "m q"]:
+        """Return the columns of ``array`` that belong to these points."""
+        if self.index is None:
+            return jax.lax.slice_in_dim(array, self.first, self.first + self.rows.shape[0], axis=1)
+        return pick(array, self.index, 1)
+
+    def scattered(self, each: Float[Array, "m q"], n: int) -> Float[Array, "m n"]:
+        """Add up what belongs to these points in the columns of the n training points."""
+        if self.index is None:
+            inside = each[:, : max(0, n - self.first)]
+            return jnp.pad(inside, ((0, 0), (min(self.first, n), max(0, n - self.first - each.shape[1]))))
+        index = self.index
+
+        def sorted_in() -> Array:
+            return each @ jax.nn.one_hot(index, n, dtype=each.dtype)
+
+        if index.shape[0] != n:
+            return sorted_in()
+        # All samples, as a rule in their own order: nothing to sort.
+        return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
+
+    def against(self, other: Points, n: int, afresh: Callable[[], Array]) -> Array:
+        """Return the Gram matrix between these and other points; between test points it comes from ``afresh``."""
+        if other.index is None:
+            end = other.first + other.rows.shape[0]
+            return self.rows[:, other.first : end] if end <= n else afresh()
+        index = other.index
+        return jax.lax.cond(jnp.all(index < n), lambda: pick(self.rows, index, 1), afresh)
+
+
+def pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
+    """Take entries along an axis; in one piece where they lie side by side, as a rule."""
+    count = index.shape[0]
+    if count == array.shape[axis]:
+        whole = jnp.all(index == jnp.arange(count))
+        return jax.lax.cond(whole, lambda: array, lambda: jnp.take(array, index, axis=axis))
+    together = jnp.all(index == index[0] + jnp.arange(count))
+    return jax.lax.cond(
+        together,
+        lambda: jax.lax.dynamic_slice_in_dim(array, index[0], count, axis),
+        lambda: jnp.take(array, index, axis=axis),
+    )
 
 
 def _batch_index(index: Any) -> Any:
@@ -157,6 +223,12 @@ class Prepared(NamedTuple):
 def prepared_by(network: Network, data: Dataset, make: Callable[[Inputs], Batch]) -> Prepared:
     """Prepare training and test inputs with ``make``, a function from raw points to a handle."""
     return Prepared(network, make(data.x), None if data.x_test is None else make(data.x_test))
+
+
+def in_places(network: Network, data: Dataset) -> Prepared:
+    """Prepare a network in Gram coordinates: training points first, then test points."""
+    test = None if data.x_test is None else Places(data.x_test, first=data.n, count=data.x_test.shape[0])
+    return Prepared(network, Places(data.x, first=0, count=data.n), test)
 
 
 class Samples(eqx.Module):

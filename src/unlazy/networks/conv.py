@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
@@ -18,13 +18,14 @@ from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, frozen_rates, with_fields
-from unlazy.networks._convolution import convolve, patches
+from unlazy.networks._neurons import Channels, Dense, joined
 from unlazy.networks._prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
-from unlazy.networks.layers import Layer, Rewire
+from unlazy.networks.layers import Layer
 
 Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
 Bias: TypeAlias = Float[Array, " _"]
 _RELU = Relu()
+_BLOCK = 20  # samples at a time: what is made on the way stays in the cache
 
 
 class ConvNet(Network):
@@ -243,102 +244,6 @@ class ConvNet(Network):
         ]
 
 
-class Channels(Layer):
-    """The output channels of one convolution: neurons on patches."""
-
-    network: ConvNet
-    name: str = eqx.field(static=True)
-    index: int = eqx.field(static=True)
-
-    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
-        """Return h_β, one row per sample and place."""
-        h = self.network.maps(x)[self.index]
-        return h.reshape(-1, h.shape[-1])
-
-    def weights(self) -> Float[Array, "_ _"]:
-        """Return the kernels of every output channel with its bias last, (W_β; b_β)."""
-        net = self.network
-        return net.units[self.index] * joined(net.kernels[self.index], net.biases[self.index])
-
-    def kernels(self) -> Float[Array, "_ _"]:
-        """Return every kernel (input, output channel) by itself."""
-        w = self.network.kernels[self.index]
-        return self.network.units[self.index] * w.reshape(-1, w.shape[-1] ** 2)
-
-    def outgoing(self) -> Float[Array, "_ ..."]:
-        """Return the weights of the next layer by input channel."""
-        return self.network.units[self.index + 1] * self._out()
-
-    def _out(self) -> Float[Array, "_ ..."]:
-        net = self.network
-        if self.index + 1 < len(net.kernels):
-            return jnp.swapaxes(net.kernels[self.index + 1], 0, 1)
-        last = net.readout if net.dense is None else net.dense.T
-        return jnp.swapaxes(last.reshape(-1, net.kernels[-1].shape[0], *last.shape[1:]), 0, 1)
-
-    def permute(self, order: Int[Array, " m"]) -> ConvNet:
-        """Reorder the channels."""
-        return self.rewired(lambda into: into[order], lambda out: out[order])
-
-    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
-        """Replace the channels."""
-        net, here = self.network, self.index
-        kernels, biases = list(net.kernels), list(net.biases)
-        kernels[here], biases[here] = into(kernels[here]), into(biases[here])
-        moved = jnp.swapaxes(out(self._out()), 0, 1)
-        changes: dict[str, Any] = {}
-        if here + 1 < len(kernels):
-            kernels[here + 1] = moved
-        else:
-            flat = moved.reshape(-1, *moved.shape[2:])
-            changes = {"readout": flat} if net.dense is None else {"dense": flat.T}
-        return with_fields(net, kernels=tuple(kernels), biases=tuple(biases), **changes)
-
-
-class Dense(Layer):
-    """The ReLU units between the last maps and the read-out."""
-
-    network: ConvNet
-    name: str = eqx.field(static=True, default="dense")
-
-    @property
-    def activation(self) -> Activation:
-        """ReLU."""
-        return _RELU
-
-    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
-        """Return h_j(x)."""
-        last = self.network.activation(self.network.maps(x)[-1])
-        return self.network._dense(last.reshape(last.shape[0], -1))
-
-    def weights(self) -> Float[Array, "_ _"]:
-        """Return the input weights of every unit with its bias last."""
-        net = self.network
-        assert net.dense is not None
-        assert net.dense_bias is not None
-        return net.units[len(net.kernels)] * jnp.concatenate([net.dense, net.dense_bias[:, None]], axis=1)
-
-    def outgoing(self) -> Float[Array, "_ *k"]:
-        """Return the read-out."""
-        return self.network.units[-1] * self.network.readout
-
-    def permute(self, order: Int[Array, " m"]) -> ConvNet:
-        """Reorder the units."""
-        return self.rewired(lambda into: into[order], lambda out: out[order])
-
-    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
-        """Replace the units."""
-        net = self.network
-        assert net.dense is not None
-        assert net.dense_bias is not None
-        return with_fields(net, dense=into(net.dense), dense_bias=into(net.dense_bias), readout=out(net.readout))
-
-
-def joined(w: Kernel, b: Bias) -> Float[Array, "_ _"]:
-    """θ_W,β = (W_β; b_β) of every output channel β: kernels by input channel, row, column, then the bias (eq. 33)."""
-    return jnp.concatenate([w.reshape(w.shape[0], -1), b[:, None]], axis=1)
-
-
 def _check(
     channels: tuple[int, ...],
     sides: tuple[int, ...],
@@ -366,3 +271,41 @@ def _check(
         )
     if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
         raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
+
+
+def patches(x: Float[Array, "n channels height width"], side: int) -> Float[Array, "n places size"]:
+    """Cut images into all their patches: (n, place, channel x row x column + 1), the last entry 1, for the bias.
+
+    A convolution of the images is then one product with the kernels, as a layer of neurons on vectors. Places go row by
+    row.
+    """
+    n, channels, height, width = x.shape
+    high, wide = height - side + 1, width - side + 1
+    shifts = [x[:, :, p : p + high, q : q + wide] for p in range(side) for q in range(side)]
+    cut = jnp.stack(shifts, axis=2).reshape(n, channels * side**2, high * wide)
+    return jnp.concatenate([jnp.swapaxes(cut, 1, 2), jnp.ones((n, high * wide, 1), x.dtype)], axis=2)
+
+
+def convolve(
+    x: Float[Array, "n height width channels"], kernel: Float[Array, "out channels side side"]
+) -> Float[Array, "n high wide out"]:
+    """Σ_(p,q,α) x_(u+p,v+q,α) W_(β,α,p,q), channels last.
+
+    Patches along a row are cut, multiplied with all rows of the kernel at once, and the products added up row by row:
+    memory grows by the side of the kernel, not by its square, and nothing but matrix products and shifts is left for
+    the backward pass. Samples go through it a few at a time, which keeps what is made on the way in the cache.
+    """
+    n, height, width, channels = x.shape
+    out, _, side, _ = kernel.shape
+    high, wide = height - side + 1, width - side + 1
+    matrix = jnp.transpose(kernel, (3, 1, 2, 0)).reshape(side * channels, side * out)
+
+    def some(x: Float[Array, "b height width channels"]) -> Float[Array, "b high wide out"]:
+        rows = jnp.concatenate([x[:, :, q : q + wide] for q in range(side)], axis=-1)
+        products = (rows.reshape(-1, side * channels) @ matrix).reshape(-1, height, wide, side, out)
+        return jnp.sum(jnp.stack([products[:, p : p + high, :, p] for p in range(side)]), axis=0)
+
+    if n <= _BLOCK:
+        return some(x)
+    one = jax.checkpoint(lambda sample: some(sample[None])[0])  # patches are cut again rather than kept
+    return jax.lax.map(one, x, batch_size=_BLOCK)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Callable
 from itertools import pairwise
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -15,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._linalg import eigh
 from unlazy._types import PRNGKey
 from unlazy.activations import Activation
 
@@ -29,9 +32,12 @@ _BYTES = 2**27  # what the filtered images of one batch may take
 class Embedding(eqx.Module):
     """A fixed map Φ from inputs to D features."""
 
-    @abc.abstractmethod
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Give the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own."""
+        """Give the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own.
+
+        By default there is nothing to draw.
+        """
+        return self
 
     @abc.abstractmethod
     def size(self, inputs: int) -> float:
@@ -41,17 +47,13 @@ class Embedding(eqx.Module):
     def __call__(self, x: Points) -> Features:
         """Features Φ(x) of a batch."""
 
-    @abc.abstractmethod
     def kernel(self, x: Points, z: Others) -> Gram:
-        """Kernel G(x, z) = Φ(x)·Φ(z) / D (chen2022 eq. 12)."""
+        """Kernel G(x, z) = Φ(x)·Φ(z) / D (chen2022 eq. 12 and 22)."""
+        return _inner(self(x), self(z))
 
 
 class Identity(Embedding):
     """The input itself: a shallow network (chen2022 eq. 1)."""
-
-    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Nothing to draw."""
-        return self
 
     def size(self, inputs: int) -> float:
         """D = d."""
@@ -61,17 +63,9 @@ class Identity(Embedding):
         """Φ(x) = x."""
         return x
 
-    def kernel(self, x: Points, z: Others) -> Gram:
-        """G = x·z / d."""
-        return _inner(x, z)
-
 
 class Quadratic(Embedding):
     """All products of two inputs, Φ(x) = vec(x x^T) (chen2022 section 4.2)."""
-
-    def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Nothing to draw."""
-        return self
 
     def size(self, inputs: int) -> float:
         """D = d²."""
@@ -118,10 +112,6 @@ class RandomLayers(Embedding):
         for weight in self.weights:
             x = self.activation(x @ weight.T / math.sqrt(weight.shape[1]))
         return x
-
-    def kernel(self, x: Points, z: Others) -> Gram:
-        """G = Φ(x)·Φ(z) / D of the drawn features (chen2022 eq. 22)."""
-        return _inner(self(x), self(z))
 
 
 class RandomPatches(Embedding):
@@ -178,11 +168,6 @@ class RandomPatches(Embedding):
         spans = [slice(a, b) for a, b in pairwise(edges)]
         return jnp.concatenate([jnp.mean(maps[:, rows, columns], axis=(1, 2)) for rows in spans for columns in spans])
 
-    def kernel(self, x: Points, z: Others) -> Gram:
-        """G = Φ(x)·Φ(z) / D."""
-        phi = self(x)
-        return phi @ self(z).T / phi.shape[1]
-
 
 class Infinite(Embedding):
     """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
@@ -220,6 +205,47 @@ class Infinite(Embedding):
             across = self.activation.dual(left[:, None], right[None, :], across)
             left, right = self.activation.moment(left), self.activation.moment(right)
         return across
+
+
+class Anchored(Embedding):
+    """A kernel on finitely many points P, as |P| features: Φ(x) = √|P| G(x, P) G(P, P)^(-1/2).
+
+    On P itself Φ(x)·Φ(z) / D = G(x, z) exactly, so gradient flow on these features is the flow of the infinite network
+    seen on P. Elsewhere it is the best guess given P, the conditional mean of the Gaussian process h_j, and the kernel
+    is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry no feature
+    and are dropped.
+    """
+
+    registered: ClassVar[bool] = False  # made by networks, never written down
+    kernel_of: Callable[[Points, Others], Gram]
+    points: Points
+    inverse_root: Float[Array, "p p"]
+
+    def __init__(self, kernel_of: Callable[[Points, Others], Gram], points: Points) -> None:
+        self.kernel_of = kernel_of
+        self.points = points
+        self.inverse_root = power(kernel_of(points, points), -0.5)
+
+    def size(self, inputs: int) -> float:
+        """D = |P|."""
+        return self.points.shape[0]
+
+    def __call__(self, x: Points) -> Features:
+        """Φ(x) = √|P| G(x, P) G(P, P)^(-1/2)."""
+        return math.sqrt(self.points.shape[0]) * self.kernel_of(x, self.points) @ self.inverse_root
+
+    def conditioned(self, w: Float[Array, "m p"], x: Points, h: Float[Array, "m n"]) -> Float[Array, "m p"]:
+        """Move Gaussian weights w, so that h_j = w_j·Φ / √|P| takes the given values at points x of P."""
+        there, count = self(x), self.points.shape[0]
+        inverse = power(self.kernel_of(x, x), -1.0) / count
+        return w + (math.sqrt(count) * h - w @ there.T) @ inverse @ there
+
+
+def power(kernel: Float[Array, "p p"], exponent: float) -> Float[Array, "p p"]:
+    """Return K^exponent of a symmetric, positive matrix; null directions, up to rounding, are dropped."""
+    values, vectors = eigh(kernel)
+    floor = kernel.shape[0] * jnp.finfo(values.dtype).eps * jnp.max(values)
+    return (vectors * (jnp.where(values > floor, values, jnp.inf) ** exponent)[None, :]) @ vectors.T
 
 
 def _inner(x: Features, z: Float[Array, "p D"]) -> Gram:

@@ -163,3 +163,18 @@ class Eye(Law):
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         """Refuse: the identity is not stored."""
         raise UserError("Only amplitudes can be the identity: give features and biases another law.")
+
+
+def draw_readout(
+    given: float | Law | tuple[float, ...] | Array | np.ndarray, width: int, outputs: int | None, key: PRNGKey
+) -> Float[Array, "m *k"]:
+    """Draw read-outs ±c for a number c, or from a law; values that are given are taken as they are."""
+    shape = (width,) if outputs is None else (width, outputs)
+    if isinstance(given, Law):
+        return given.draw(width, outputs or 1, width, key=key).reshape(shape)
+    if isinstance(given, float | int) or np.ndim(given) == 0:
+        return float(np.asarray(given)) * jax.random.rademacher(key, shape, jnp.result_type(float))
+    values = jnp.asarray(given, jnp.result_type(float))
+    if values.shape != shape:
+        raise UserError(f"Read-outs of shape {values.shape} were given where {shape} is needed.")
+    return values

@@ -59,11 +59,11 @@ class Layer(eqx.Module):
 
     def outgoing(self) -> Float[Array, "m ..."]:
         """Return what each neuron's response is multiplied with on its way to the next layer."""
-        raise UserError(f"{self._told()} does not define `outgoing`, so its neurons cannot be weighed.")
+        raise UserError(f"{self._label()} does not define `outgoing`, so its neurons cannot be weighed.")
 
     def permute(self, order: Int[Array, " m"]) -> Network:
         """Return the network with the neurons in another order, each with all that belongs to it."""
-        raise UserError(f"{self._told()} does not define `permute`, so its neurons cannot be reordered.")
+        raise UserError(f"{self._label()} does not define `permute`, so its neurons cannot be reordered.")
 
     def rewired(self, into: Rewire, out: Rewire) -> Network:
         """Return the network with new neurons in place of the old ones.
@@ -74,15 +74,15 @@ class Layer(eqx.Module):
             Linear functions of an array whose first axis runs over the neurons. ``into`` is applied to the input
             weights and biases, ``out`` to the outgoing weights.
         """
-        raise UserError(f"{self._told()} does not define `rewired`, so its neurons cannot be removed or merged.")
+        raise UserError(f"{self._label()} does not define `rewired`, so its neurons cannot be removed or merged.")
 
-    def _told(self) -> str:
+    def _label(self) -> str:
         return f"Layer '{self.name}' of {type(self.network).__name__}"
 
     def responses(self, x: Batch) -> Float[Array, "rows m"]:
         """Return σ(h_j(x)): the features that `Transfer` hands on."""
         if self.activation is None:
-            raise UserError(f"{self._told()} has no activation, so its responses are unknown.")
+            raise UserError(f"{self._label()} has no activation, so its responses are unknown.")
         return self.activation(self.preactivations(x))
 
     def importance(self) -> Float[Array, " m"]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -15,15 +16,13 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._memory import total
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
-from unlazy.activations import Activation, as_activation
+from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh, as_activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks._base import GramForm, Network, frozen_rates, jacobian_kernel, split_trained, with_fields
-from unlazy.networks._block import AbstractBlock, Block, Columns, Fixed, Limit, raw_columns
-from unlazy.networks._clip import Bounds, check_clip, clipped, shares, slope_of
-from unlazy.networks._gram_block import GramBlock, gram_block
+from unlazy.networks._draw import checked_ranks, draw_block, each_of
+from unlazy.networks._learner import Bounds, SphericalLimit, check_clip, clipped, sampled, shares, slope_of
 from unlazy.networks._neurons import Neurons
-from unlazy.networks._plan import Plan, checked_ranks, each_of
 from unlazy.networks._prepared import (
     Batch,
     Features,
@@ -33,19 +32,18 @@ from unlazy.networks._prepared import (
     PreparedInputs,
     Radii,
     Samples,
+    in_places,
     prepared_by,
     raw_inputs,
 )
-from unlazy.networks._spherical import SphericalLimit, sampled
-from unlazy.networks._sweep import Layout
-from unlazy.networks._turned import Turned, turned
-from unlazy.networks.laws import Constant, Law, Normal, Uniform
+from unlazy.networks.blocks import AbstractBlock, Block, Columns, FixedFeatures, Limit, in_gram, in_weights, raw_columns
+from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
+from unlazy.networks.linear import Gram
 
 Parameterisation = Literal["mean-field", "standard"]
 Many = list[Float[Array, "..."]]  # an array for each block
 Path = list[Float[Array, "..."] | PreparedInputs]  # inputs, then what each block gives
 
-_READS_HANDLES = (Fixed, GramBlock, SphericalLimit)
 _MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
 _SHARE = 4  # of the machine's memory, at most one part in so many for features made once
 
@@ -112,7 +110,9 @@ class MeanFieldStack(Network):
         blocks: list[AbstractBlock] = []
         for level, one in enumerate(jax.random.split(as_key(key), count)):
             options = {name: values[level] for name, values in each.items()}
-            made = Plan(widths[level], ends[level], ends[level + 1], level, mean_field, **options).draw(one)
+            made = draw_block(
+                widths[level], ends[level], ends[level + 1], level, mean_field=mean_field, key=one, **options
+            )
             across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
             blocks.append(with_fields(made, skip=True) if across else made)
         self.blocks, self.scalar, self.clip = tuple(blocks), outputs is None, clip
@@ -145,7 +145,7 @@ class MeanFieldStack(Network):
             )
         if raw.shape[1] != self.inputs:
             raise UserError(f"This network was made for {self.inputs} inputs but was given {raw.shape[1]}.")
-        return x if isinstance(x, PreparedInputs) and isinstance(first, _READS_HANDLES) else raw.T
+        return x if isinstance(x, PreparedInputs) and isinstance(first, FixedFeatures | SphericalLimit) else raw.T
 
     def _leave(self, z: Float[Array, "D n"] | PreparedInputs) -> Outputs:
         z = raw_columns(z)
@@ -186,7 +186,7 @@ class MeanFieldStack(Network):
         named = [(level, name, rate) for level, block in enumerate(self.blocks) for name, rate in block.rates().items()]
         if not named:
             return frozen_rates(self)
-        where = lambda tree: [getattr(tree.blocks[level], name) for level, name, _ in named]  # noqa: E731
+        where = lambda tree: [attrgetter(name)(tree.blocks[level]) for level, name, _ in named]  # noqa: E731
         return eqx.tree_at(where, frozen_rates(self), [rate for _, _, rate in named])
 
     @property
@@ -215,7 +215,7 @@ class MeanFieldStack(Network):
         return any(
             bool(block.activation.kinks) and (level > 0 or not block.fixed)
             for level, block in enumerate(self.blocks)
-            if isinstance(block, Block | Turned)
+            if isinstance(block, Block)
         )
 
     def prepare(self, data: Dataset) -> Prepared:
@@ -228,14 +228,15 @@ class MeanFieldStack(Network):
             make = lambda x: Radii(x, first.radii(x.T))  # noqa: E731
         elif isinstance(first, Limit) or self._pays(data):
             assert isinstance(first, Block | Limit)
-            fixed = first.anchored(data.points()) if isinstance(first, Limit) else first.on_fixed_features()
-            network, make = self._with(fixed), lambda x: Features(x, fixed.column(x.T).T)
+            fixed = in_weights(first, data.points())
+            network, make = self._with(fixed), lambda x: Features(x, fixed.features(x))
         if self.clip is None:
-            network = with_fields(network, blocks=tuple(turned(block) for block in network.blocks))
+            blocks = tuple(block.turned() if isinstance(block, Block) else block for block in network.blocks)
+            network = with_fields(network, blocks=blocks)
         return prepared_by(network, data, make)
 
     def _pays(self, data: Dataset) -> bool:
-        """Whether features of a frozen first block are worth being kept."""
+        """Whether features of a frozen first block are worth being stored."""
         first = self.blocks[0]
         if not isinstance(first, Block) or first.a is None or self._fixed_features() is None:
             return False
@@ -253,26 +254,14 @@ class MeanFieldStack(Network):
 
     def gram_form(self, data: Dataset) -> GramForm | None:
         """Train the coefficients of the first block on the training points, where its features are fixed."""
-        features, first, n = self._fixed_features(), self.blocks[0], data.n
+        features, first = self._fixed_features(), self.blocks[0]
         if features is None or not isinstance(first, Block | Limit):
             return None
-
-        def prepare(layout: Layout) -> Prepared:
-            test = None if data.x_test is None else Places(data.x_test, first=n, count=data.x_test.shape[0])
-            return Prepared(self._with(gram_block(first, data)), Places(data.x, first=0, count=n), test)
-
-        return GramForm(features, None, prepare)
+        return GramForm(features, None, lambda _: in_places(self._with(in_gram(first, data.points(), data.n)), data))
 
     def restore(self) -> MeanFieldStack:
         """Put the first block back on raw inputs, and neurons first."""
-        if not any(isinstance(block, Turned | Fixed | GramBlock) for block in self.blocks):
-            return self
-        return with_fields(
-            self,
-            blocks=tuple(
-                block.restored() if isinstance(block, Turned | Fixed | GramBlock) else block for block in self.blocks
-            ),
-        )
+        return with_fields(self, blocks=tuple(block.restored() for block in self.blocks))
 
     def _with(self, first: AbstractBlock) -> MeanFieldStack:
         return with_fields(self, blocks=(first, *self.blocks[1:]))
@@ -286,11 +275,8 @@ class MeanFieldStack(Network):
 
     def layers(self) -> Mapping[str, Neurons]:
         """Return the neurons of every block of finite width: ``block-1``, ``block-2``, ..."""
-        upright = [
-            isinstance(block, Block | Turned) or (isinstance(block, Fixed | GramBlock) and block.has_neurons)
-            for block in self.blocks
-        ]
-        return {name(level): Neurons(self, name(level), level) for level, there in enumerate(upright) if there}
+        there = [level for level, block in enumerate(self.blocks) if block.has_neurons]
+        return {name(level): Neurons(self, name(level), level) for level in there}
 
     def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
         """What is trained of each neuron, by block; nothing of blocks without trained neurons."""
@@ -313,7 +299,7 @@ class MeanFieldStack(Network):
         if len(widths) != self.depth:
             raise UserError(f"This network has {self.depth} blocks, so {len(widths)} widths do not narrow it.")
         blocks = []
-        for block, width in zip(self.blocks, widths, strict=True):
+        for block, width in zip(self.restore().blocks, widths, strict=True):
             if not isinstance(block, Block) or (block.a is None and not block.tied):
                 raise UserError("Only blocks of neurons with amplitudes can be narrowed.")
             if not 0 <= first < first + width <= block.width:
@@ -325,7 +311,7 @@ class MeanFieldStack(Network):
 
     def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
         """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1)."""
-        return with_fields(self, blocks=sampled(self.blocks, widths, key=key))
+        return with_fields(self, blocks=sampled(self.restore().blocks, widths, key=key))
 
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
@@ -344,7 +330,7 @@ class MeanFieldStack(Network):
     def push(self, x: Batch, change: PyTree) -> Outputs:
         """J(x) v; in Gram coordinates autodiff does not know the first block's part."""
         first = self.blocks[0]
-        if not isinstance(first, GramBlock) or not isinstance(x, Places):
+        if not (isinstance(first, FixedFeatures) and isinstance(first.linear, Gram) and isinstance(x, Places)):
             return super().push(x, change)
         trained, frozen = split_trained(with_fields(self, blocks=self.blocks[1:]))
 
@@ -353,15 +339,44 @@ class MeanFieldStack(Network):
                 z = block(z)
             return self._leave(z)
 
-        z, moved = first(x), first.push(x, change.blocks[0].coefficients)
+        z, moved = first(x), first.linear.push(x, change.blocks[0].linear.coefficients)
         return jax.jvp(rest, (trained, z), (with_fields(trained, blocks=change.blocks[1:]), moved))[1]
 
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every parameterisation, law and way of training, one output and several, finite and infinite."""
-        from unlazy.networks._stack_examples import examples
+        keys = iter(jax.random.split(key, 16))
+        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
+        data = Dataset(x, y, x_test, y_test, name="example")
+        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
+        many = Dataset(jax.random.normal(next(keys), (6, 9)), y[:6], name="example with many inputs")
 
-        return [(cls(**options), data) for options, data in examples(key)]
+        def one(widths: tuple[float, ...] = (8, 7), inputs: int = 3, **options: Any) -> MeanFieldStack:
+            return cls(widths, inputs, **{"ranks": 2, "activation": Tanh(), "key": next(keys), **options})
+
+        slope = LeakyRelu(0.3)
+        learner: dict[str, Any] = {
+            "ranks": 1,
+            "train": ("w", "wb"),
+            "features": (Sphere(), Normal()),
+            "bias": (False, Constant(0.5)),
+            "amplitude": (Tied(), Constant(1.0)),
+            "activation": Relu(),
+        }
+        return [
+            (one(), data),
+            (one((8, 7, 6), ranks=(2, 2), train=("ac", "wa", "bc"), activation=(Tanh(), Sigmoid(), slope)), data),
+            (one((8, 7, 6), train="wabc", skip=True, parameterisation="standard"), data),
+            (
+                one((5, 6), ranks=5, outputs=3, amplitude=(Eye(), Uniform()), train="wbc", parameterisation="standard"),
+                several,
+            ),
+            (one(inputs=9, features=Grid(), outputs=None), many),
+            (one(**{**learner, "activation": Tanh()}), data),
+            (one((math.inf, 7), amplitude=(Normal(mean=(1.0, -0.5)), Normal())), data),
+            (one((math.inf, 7), **learner), data),
+            (one(**learner, clip=(0.1, 0.2, 0.3)), data),
+        ]
 
 
 def name(level: int) -> str:

@@ -60,22 +60,23 @@ class TangentModel(Network):
     def prepare(self, data: Dataset) -> Prepared:
         """Do the centre's frozen work once."""
         centre, x, x_test = self.centre.prepare(data)
-        return Prepared(self._around(centre), x, x_test)
+        return Prepared(self._as(centre, lambda network: network.prepare(data).network), x, x_test)
 
     def restore(self) -> TangentModel:
         """Return the model that reads raw inputs."""
-        return self._around(self.centre.restore())
+        return self._as(self.centre.restore(), lambda network: network.restore())
 
-    def _around(self, centre: Network) -> TangentModel:
-        # The same parameters in another tree: preparing changes what is frozen, never what is trained.
-        old, new = (jax.tree.leaves(tree) for tree in (self.displacement, split_trained(centre)[0]))
-        if [leaf.shape for leaf in old] != [leaf.shape for leaf in new]:
+    def _as(self, centre: Network, change: Callable[[Network], Network]) -> TangentModel:
+        """Return the model around the centre in another form, in which its parameters may be arranged otherwise."""
+        trained, frozen = split_trained(self.centre)
+        old, new = (jax.tree.leaves(tree) for tree in (trained, split_trained(centre)[0]))
+        if [leaf.size for leaf in old] != [leaf.size for leaf in new]:
             raise UserError(
                 "A linearised network on an infinite embedding belongs to the points on which it was linearised: use "
                 "Linearised() as the flow instead."
             )
-        tree = jax.tree.structure(split_trained(centre)[0])
-        return with_fields(self, centre=centre, displacement=jax.tree.unflatten(tree, old))
+        changed = lambda leaves: split_trained(change(eqx.combine(leaves, frozen)))[0]  # noqa: E731
+        return with_fields(self, centre=centre, displacement=jax.jvp(changed, (trained,), (self.displacement,))[1])
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the layers of the centre at θ_0 + δ."""

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
@@ -18,13 +18,24 @@ from unlazy._memory import must_fit
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._anchored import Anchored, power
-from unlazy.networks._base import GramForm, Network, frozen_rates, with_fields
-from unlazy.networks._overlaps import assembled_kernel, gate_overlap
-from unlazy.networks._prepared import Batch, Features, OtherBatch, Prepared, known_as, prepared_by, raw_inputs
-from unlazy.networks.embeddings import Embedding, Identity, Infinite, Quadratic, RandomLayers
-from unlazy.networks.laws import Law, Normal
-from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
+from unlazy.networks._base import Chord, GramForm, Network, View, frozen_rates, with_fields
+from unlazy.networks._neuron_sum import NeuronSum, Secant, assembled_kernel, overlaps
+from unlazy.networks._neurons import Hidden
+from unlazy.networks._prepared import (
+    Batch,
+    Features,
+    OtherBatch,
+    Places,
+    Prepared,
+    in_places,
+    known_as,
+    prepared_by,
+    raw_inputs,
+)
+from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
+from unlazy.networks.laws import Law, Normal, draw_readout
+from unlazy.networks.layers import Layer
+from unlazy.networks.linear import Gram, Layout, Weights
 from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
 
 
@@ -69,6 +80,7 @@ class TwoLayer(Network):
     >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation="relu", key=0)
     """
 
+    gram: Gram | None  # h in Gram coordinates, in place of w and b
     w: Float[Array, "m D"] | None
     a: Float[Array, "m *k"]
     s: Float[Array, " m"]
@@ -79,6 +91,7 @@ class TwoLayer(Network):
     train_readout: bool = eqx.field(static=True)
     process: PRNGKey | None  # draws h(0), a Gaussian process, at the points of an infinite embedding
     spread: float = eqx.field(static=True)  # its standard deviation, in units of that of the embedding's kernel
+    origin: TwoLayer | None  # in Gram coordinates, the network at t = 0
     prepared: bool = eqx.field(static=True, default=False)  # whether features in handles are its own
 
     def __init__(
@@ -112,13 +125,18 @@ class TwoLayer(Network):
             raise UserError("The width of a TwoLayer network is finite: take a large one, or embedding=Infinite().")
         if not (math.isfinite(scale) and scale >= 0):
             raise UserError(f"scale is the size of the weights at the start, a finite number >= 0, not {scale:g}.")
-        _check_memory(width, inputs, embedding)
+        if math.isfinite(embedding.size(inputs)):
+            must_fit(
+                2.0 * width * embedding.size(inputs) * jnp.result_type(float).itemsize,
+                f"A layer of {width:,} neurons on {int(embedding.size(inputs)):,} features",
+                "take fewer, float32, or embedding=Infinite(), whose features need no memory",
+            )
         weight_key, sign_key, embedding_key = jax.random.split(as_key(key), 3)
         self.activation = as_activation(activation)
         self.embedding = embedding.draw(inputs, self.activation, key=embedding_key)
         self.scaling = scaling
         self.train_readout = train_readout
-        self.prepared = False
+        self.prepared, self.gram, self.origin = False, None, None
         features = self.embedding.size(inputs)
         scales = scaling.nodes(width)
         if symmetrised and (width % 2 or scales.min() != scales.max()):
@@ -128,7 +146,7 @@ class TwoLayer(Network):
             )
         distinct = width // 2 if symmetrised else width
         self.s = jnp.asarray(scales, jnp.result_type(float))
-        drawn = _readout(readout, distinct, outputs, sign_key)
+        drawn = draw_readout(readout, distinct, outputs, sign_key)
         self.a = jnp.concatenate([drawn, -drawn]) if symmetrised else drawn
         self.b = None
         if bias is not False:
@@ -168,6 +186,8 @@ class TwoLayer(Network):
 
     def __call__(self, x: Batch) -> Outputs:
         """Evaluate Σ_j s_j a_j σ(h_j(x))."""
+        if self._in_gram(x):
+            return self._sum()(x)
         values, readout = self.activation(self.features(x)[1]), self.readout()
         return readout @ values.T if readout.ndim == 1 else values @ readout
 
@@ -189,6 +209,8 @@ class TwoLayer(Network):
 
     def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
         """Return Φ(x) and h(x)."""
+        if self.gram is not None:
+            return self.restore().features(x)
         raw, w = raw_inputs(x), self._weights()
         if raw.ndim != 2:
             raise UserError(
@@ -199,49 +221,69 @@ class TwoLayer(Network):
         phi = self.embedding(raw) if known is None else known
         if phi.shape[1] != w.shape[1]:
             raise UserError(f"This network was made for {w.shape[1]} features but was given {phi.shape[1]}.")
-        # Neurons lie first in memory: products then run along rows of w, which makes a gradient a fifth cheaper.
-        h = self.factor() * (w @ phi.T)
-        return phi, (h if self.b is None else h + self.b[:, None]).T
+        return phi, self._linear()(phi).T
+
+    def _linear(self) -> Weights:
+        """Return h as a function of features."""
+        w, each = self._weights(), float(self.width) ** self.scaling.rate
+        rate = each * float(w.shape[1]) ** self.scaling.feature_rate
+        return Weights(w, self.b, self.factor(), rate, 0.0 if self.b is None else each)
+
+    def _sum(self) -> NeuronSum:
+        assert self.gram is not None
+        rate = float(self.width) ** self.scaling.rate if self.train_readout else 0.0
+        return NeuronSum(self.gram, self.a, self.s, self.activation, rate)
+
+    def _in_gram(self, *batches: Batch) -> bool:
+        return self.gram is not None and all(isinstance(x, Places) for x in batches)
 
     def rates(self) -> PyTree:
-        """Return m^rate D^feature_rate for w, and m^rate for biases and for a read-out that is trained."""
-        each = float(self.width) ** self.scaling.rate
-        rates = frozen_rates(self)
+        """Return m^rate D^feature_rate for w or its coefficients, m^rate for biases and a read-out that is trained."""
+        each, rates = float(self.width) ** self.scaling.rate, frozen_rates(self)
         if self.train_readout:
             rates = eqx.tree_at(lambda tree: tree.a, rates, each)
+        if self.gram is not None:
+            return eqx.tree_at(lambda tree: tree.gram.coefficients, rates, self.gram.unit)
         if self.b is not None:
             rates = eqx.tree_at(lambda tree: tree.b, rates, each)
-        if self.w is not None:
-            rates = eqx.tree_at(lambda tree: tree.w, rates, each * float(self.w.shape[1]) ** self.scaling.feature_rate)
-        return rates
+        return rates if self.w is None else eqx.tree_at(lambda tree: tree.w, rates, self._linear().rate)
 
     def prepare(self, data: Dataset) -> Prepared:
         """Send the data through the embedding once; an infinite one becomes exact on these points."""
         if isinstance(self.embedding, Identity):
             return super().prepare(data)
-        network = with_fields(self.anchored(data), prepared=True)
+        network = with_fields(self.anchored(data.points()), prepared=True)
         return prepared_by(network, data, lambda x: Features(x, network.embedding(x)))
 
     def restore(self) -> TwoLayer:
-        """Return the network that reads raw inputs."""
-        return with_fields(self, prepared=False) if self.prepared else self
+        """Return the network that reads raw inputs, in weights."""
+        if self.gram is None or self.origin is None:
+            return with_fields(self, prepared=False) if self.prepared else self
+        there, train = self.origin.anchored(self.gram.points), self.gram.points[: self.gram.n]
+        moved = there._linear().moved(self.gram, there.embedding(train))
+        return with_fields(there, w=moved.w, b=moved.b, a=self.a, s=self.s)
 
     def gram_form(self, data: Dataset) -> GramForm:
-        """Train the coefficients of w on the training points."""
-        from unlazy.networks._gram_layer import to_gram
+        """Train the coefficients of w on the training points; an infinite embedding becomes exact on the data."""
+
+        def prepare(layout: Layout) -> Prepared:
+            points = data.points()
+            there = self.anchored(points)
+            linear = there._linear()
+            gram = linear.to_gram(there.embedding(points), points, data.n, linear.rate, layout)
+            return in_places(with_fields(self, gram=gram, origin=self, w=None, b=None), data)
 
         features = math.inf if self.process is not None else self.embedding.size(data.inputs)
-        return GramForm(features, self.width, lambda layout: to_gram(self, data, layout))
+        return GramForm(features, self.width, prepare)
 
-    def anchored(self, data: Dataset) -> TwoLayer:
-        """Make an infinite embedding exact on the points of ``data``; a finite one stays as it is.
+    def anchored(self, points: Float[Array, "p d"]) -> TwoLayer:
+        """Make an infinite embedding exact on ``points``; a finite one stays as it is.
 
         A network that was trained on other points P keeps h on P as it is now. Elsewhere h is drawn from the Gaussian
         process conditioned on the values at P, so that training goes on in the exact kernel on all points.
         """
         if self.process is None:
             return self
-        points = data.points()
         if self.w is not None:
             return self._extended(points)
         # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
@@ -260,19 +302,18 @@ class TwoLayer(Network):
         old, w, key = self.embedding, self._weights(), self.process
         assert isinstance(old, Anchored)
         assert key is not None
-        before = old.points
-        new = Anchored(old.kernel_of, jnp.concatenate([before, points]))
+        new = Anchored(old.kernel_of, jnp.concatenate([old.points, points]))
         count = new.points.shape[0]
-        there = new(before)
-        h = self.factor() * (w @ old(before).T)
         drawn = self.spread * jax.random.normal(jax.random.fold_in(key, count), (self.width, count), w.dtype)
-        inverse = power(old.kernel_of(before, before), -1.0) / count
-        return with_fields(self, w=drawn + (math.sqrt(count) * h - drawn @ there.T) @ inverse @ there, embedding=new)
+        h = self.factor() * (w @ old(old.points).T)
+        return with_fields(self, w=new.conditioned(drawn, old.points, h), embedding=new)
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
         """Return |(w_j, b_j) - (w_j(0), b_j(0))|."""
-        now, before = self.layers()["hidden"], start.layers()["hidden"]
-        return {"hidden": jnp.linalg.norm(now.weights() - before.weights(), axis=1)}
+        if self.gram is None or self.origin is None or not isinstance(start, TwoLayer) or start.gram is None:
+            return super().movement(start)
+        bias = 0.0 if self.origin.b is None else float(self.width) ** self.scaling.rate / self.gram.unit
+        return {"hidden": self.gram.distance(start.gram, bias)}
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the one layer of neurons, ``hidden``."""
@@ -283,13 +324,47 @@ class TwoLayer(Network):
 
         Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
         """
+        if self.gram is not None:
+            return self._gram_kernel(x, x if z is None else z)
         phi_x, h_x = self.features(x)
         phi_z, h_z = (phi_x, h_x) if z is None else self.features(z)
-        rates, sigma, slope = self.rates(), self.activation, self.activation.derivative
-        gates = gate_overlap(slope(h_x).T, slope(h_z).T, self.readout())
-        values = sigma(h_x) @ ((self.s**2)[:, None] * sigma(h_z).T) if self.train_readout else None
-        gram = rates.w * self.factor() ** 2 * (phi_x @ phi_z.T)
-        return assembled_kernel(gram if self.b is None else gram + rates.b, gates, values, rates.a)
+        sigma, linear = self.activation, self._linear()
+        values = (sigma(h_x).T, sigma(h_z).T) if self.train_readout else None
+        sums = overlaps(self.readout(), self.s**2, (sigma.derivative(h_x).T, sigma.derivative(h_z).T), values)
+        return assembled_kernel(linear.kernel(phi_x, phi_z), *sums, float(self.width) ** self.scaling.rate)
+
+    def _gram_kernel(self, x: Batch, z: OtherBatch) -> Float[Array, "..."]:
+        gram, origin = self.gram, self.origin
+        if gram is None or origin is None or not self._in_gram(x, z):
+            return self.restore().tangent_kernel(x, z)
+
+        def afresh() -> Array:  # between test points, which is rare
+            there = origin.anchored(gram.points)
+            phi_x, phi_z = (there.embedding(raw_inputs(one)).astype(gram.gram.dtype) for one in (x, z))
+            return there._linear().kernel(phi_x, phi_z, gram.unit)
+
+        return self._sum().kernel(x, z, afresh)
+
+    def push(self, x: Batch, change: PyTree) -> Outputs:
+        """Return J(x) v, which autodiff does not know in Gram coordinates."""
+        if self.gram is None:
+            return super().push(x, change)
+        return self._sum().push(x, change.gram.coefficients, change.a)
+
+    def view(self, x: Batch) -> View:
+        """Return outputs; in Gram coordinates with pre-activations, if there is memory to store them."""
+        if self.gram is None:
+            return super().view(x)
+        hidden, outputs = self._sum().view(x)
+        return View(outputs, hidden)
+
+    def chord(self, view: View, signal: Outputs, x: OtherBatch) -> Chord:
+        """Linearise along a path; in Gram coordinates slopes are averaged, neuron by neuron and point by point."""
+        if self.gram is None:
+            return super().chord(view, signal, x)
+        points = self.gram.at(x)
+        each, kernel = self._sum().secant(view.hidden, signal, points)
+        return Secant(kernel=kernel, network=self, points=points, signal=signal, each=each)
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
         """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
@@ -317,68 +392,3 @@ class TwoLayer(Network):
             (one(embedding=Infinite(depth=2, activation=Erf())), data),
             (one(outputs=3, train_readout=True, scaling=ntk), several),
         ]
-
-
-class Hidden(Layer):
-    """The neurons of a `TwoLayer` network."""
-
-    network: TwoLayer
-    name: str = eqx.field(static=True, default="hidden")
-
-    def preactivations(self, x: Batch) -> Float[Array, "n m"]:
-        """Return h_j(x)."""
-        return self.network.features(x)[1]
-
-    def weights(self) -> Float[Array, "m d"]:
-        """Return w_j, with b_j last where there is one."""
-        w, b = self.network._weights(), self.network.b
-        return w if b is None else jnp.concatenate([w, b[:, None]], axis=1)
-
-    def outgoing(self) -> Float[Array, "m *k"]:
-        """Return s_j a_j."""
-        return self.network.readout()
-
-    def permute(self, order: Int[Array, " m"]) -> TwoLayer:
-        """Reorder weights, biases, read-outs and node scales."""
-        net = self.network
-        w, a, s, b = (None if leaf is None else leaf[order] for leaf in (net.w, net.a, net.s, net.b))
-        return with_fields(net, w=w, a=a, s=s, b=b)
-
-    def rewired(self, into: Rewire, out: Rewire) -> TwoLayer:
-        """Replace the neurons; the read-out then carries the node scales."""
-        net, readout = self.network, out(self.network.readout())
-        b = None if net.b is None else into(net.b)
-        return with_fields(net, w=into(net._weights()), b=b, a=readout, s=jnp.ones(readout.shape[0], net.s.dtype))
-
-    def silence(self, kept: Float[Array, " m"]) -> TwoLayer:
-        """Multiply the node scales."""
-        return with_fields(self.network, s=self.network.s * kept)
-
-    def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
-        """Add up neurons, in one pass for all counts."""
-        return nested_sums(self.responses(x), self.network.readout(), order, judge)
-
-
-def _readout(
-    given: float | Law | tuple[float, ...] | Array | np.ndarray, width: int, outputs: int | None, key: PRNGKey
-) -> Float[Array, "m *k"]:
-    shape = (width,) if outputs is None else (width, outputs)
-    if isinstance(given, Law):
-        return given.draw(width, outputs or 1, width, key=key).reshape(shape)
-    if isinstance(given, float | int) or np.ndim(given) == 0:
-        return float(np.asarray(given)) * jax.random.rademacher(key, shape, jnp.result_type(float))
-    values = jnp.asarray(given, jnp.result_type(float))
-    if values.shape != shape:
-        raise UserError(f"Read-outs of shape {values.shape} were given where {shape} is needed.")
-    return values
-
-
-def _check_memory(width: int, inputs: int, embedding: Embedding) -> None:
-    """Refuse weights that memory cannot hold before they are drawn, which takes about twice their size."""
-    features = embedding.size(inputs)
-    if math.isfinite(features):
-        must_fit(
-            2.0 * width * features * jnp.result_type(float).itemsize,
-            f"A layer of {width:,} neurons on {int(features):,} features",
-            "take fewer, float32, or embedding=Infinite(), whose features need no memory",
-        )

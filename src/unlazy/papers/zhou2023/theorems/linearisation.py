@@ -37,7 +37,7 @@ from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.losses import Loss, Squared
 from unlazy.networks import ConvNet
-from unlazy.networks._convolution import patches
+from unlazy.networks.conv import patches
 
 _RANK = 1e-10  # singular values below this share of the largest are rounding
 
