@@ -63,7 +63,7 @@ def constants(run: Trajectory) -> Constants:
         assert isinstance(network, MeanFieldStack)
         bounds.append(_largest(two_blocks(network)[1].column(network.channels(run.data.x)[0].T)))
         bounds.append((1.0 if run.loss.half else 2.0) * _largest(network(run.data.x) - run.data.y))
-    flow = run.place.flow
+    flow = run.flow
     step = float(flow.rate) if isinstance(flow, Descent) else 0.0
     widths = first.width, second.width
     return Constants(max(bounds), second.w.shape[1], min(widths), max(widths), float(run.times[-1]), step)
@@ -96,7 +96,7 @@ def setting(run: Trajectory) -> Iterator[Hypothesis]:
     finite = is_finite(run.start)
     yield Hypothesis("two blocks of finite width that train their amplitudes", finite)
     yield Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
-    flow = run.place.flow
+    flow = run.flow
     step = float(flow.rate) if isinstance(flow, Descent) else 0.0
     yield Hypothesis("a step of at most 1", step <= 1, step, 1.0)
     yield looked_later(run)
@@ -122,7 +122,7 @@ def measure(run: Trajectory) -> Measured:
     """
     assert isinstance(run.start, MeanFieldStack)
     probes = [TrainedNeurons(), TrainLoss()]
-    flow = run.place.flow
+    flow = run.flow
     exact, by_step = run, 0.0
     if isinstance(flow, Descent):
         flow = RungeKutta(loss=run.loss, rtol=1e-6, atol=1e-8)

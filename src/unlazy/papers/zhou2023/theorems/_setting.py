@@ -43,7 +43,7 @@ def model(run: Trajectory) -> Iterator[Hypothesis]:
     gamma = order(network.scales[0], network.kernels[0].shape[0]) if many else float("-inf")
     yield Hypothesis("all weights drawn with one standard deviation ε, several channels", one and many)
     yield Hypothesis("Assumption 3 with γ = -log ε² / log M > 1", gamma > 1, gamma, 1.0)
-    flows = not isinstance(run.place.flow, Descent) and bool(np.isfinite(run.stats["error"]))
+    flows = not isinstance(run.flow, Descent) and bool(np.isfinite(run.stats["error"]))
     yield Hypothesis("gradient flow, followed with error control", flows)
     if smooth and one and many:
         linear = prediction(run).linear
