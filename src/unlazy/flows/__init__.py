@@ -2,9 +2,9 @@
 
 from unlazy._observation import Observe
 from unlazy.flows._base import Flow, Method
-from unlazy.flows._driver import Driver, OtherRunError, Recorded, read_checkpoint
+from unlazy.flows._driver import Driver, OtherRunError, read_checkpoint
 from unlazy.flows._state import Attempt, Controller, State, Status, gradient, velocity
-from unlazy.flows._trajectory import OnlyAtEnd, RunState, Trajectory, to_xarray
+from unlazy.flows._trajectory import OnlyAtEnd, Recorded, RunState, Trajectory, to_xarray
 from unlazy.flows.descent import Descent
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow

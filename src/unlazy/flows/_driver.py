@@ -31,18 +31,9 @@ from unlazy._progress import Progress, bar
 from unlazy._registry import kebab
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows._compiled import (
-    Batching,
-    advance_runs,
-    init_runs,
-    layout,
-    observe_runs,
-    observed,
-    prepare_runs,
-    stack,
-)
+from unlazy.flows import _compiled as compiled
 from unlazy.flows._state import CODES, State, Status
-from unlazy.flows._trajectory import COUNTERS, OnlyAtEnd, RunState, Trajectory, named
+from unlazy.flows._trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.losses import Loss
 from unlazy.networks import Network, split_trained, with_fields
 
@@ -59,24 +50,6 @@ _SLICE_SECONDS = 0.5  # how long compiled code may run before it listens for Ctr
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
-
-
-class Recorded(eqx.Module):
-    """What is recorded at one save time.
-
-    Attributes
-    ----------
-    observed
-        What the probes observed, by name.
-    counters
-        The status code and the counters of `State`, by name.
-    trained
-        The leaves of the trained parameters, if they were asked for.
-    """
-
-    observed: dict[str, PyTree]
-    counters: dict[str, Any]
-    trained: list[Any] | None
 
 
 class OtherRunError(UserError):
@@ -117,10 +90,10 @@ class Driver:
         run_state: RunState,
         times: Sequence[float] | np.ndarray,
         probes: Probes,
-        batching: Batching,
+        batching: compiled.Batching,
     ) -> None:
         self.method, self.run_state = method, run_state
-        self.batching: Batching = batching
+        self.batching: compiled.Batching = batching
         self.probes = named(probes)
         self.late = {name for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
         # A run that was interrupted between two times first has to reach the one it was heading for.
@@ -163,17 +136,17 @@ class Driver:
         for network, one in zip(networks, data, strict=True):
             _check_types(flow, network, one)
         method = flow.resolve(networks[0], data[0])
-        arrangement = layout(method, networks[0], data[0], len(networks))
+        arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for network, one in zip(networks, data, strict=True):
             method.check(network, one)
             method.loss.check(one.y)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(networks[0])[0]))
         together = size < _VMAP_BYTES and not method.one_by_one()
-        batching: Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
+        batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [networks, data, keys]
-        network, raw, key = (group[0] if batching == "one" else stack(group) for group in groups)
-        prepared, samples = prepare_runs(method, network, raw, arrangement, batching)
-        state = init_runs(method, prepared, samples, key, batching)
+        network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
+        prepared, samples = compiled.prepare_runs(method, network, raw, arrangement, batching)
+        state = compiled.init_runs(method, prepared, samples, key, batching)
         trained, frozen = split_trained(prepared)
         return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
@@ -246,7 +219,7 @@ class Driver:
 
     def _advance(self, budget: int) -> None:
         run = self.run_state
-        moved = advance_runs(
+        moved = compiled.advance_runs(
             self.method, run.state, run.frozen, run.data, jnp.asarray(budget, jnp.int32), self.batching
         )
         self._move(jax.block_until_ready(moved), run.target)
@@ -275,12 +248,14 @@ class Driver:
         asked, answers = (tuple(part) for part in zip(*known, strict=True)) if known else ((), ())
         run = self.run_state
         given = (trained, run.first, run.frozen, run.data, run.raw)
-        return observe_runs(probes, asked, answers, *given, self.method.loss, self.batching)
+        return compiled.observe_runs(probes, asked, answers, *given, self.method.loss, self.batching)
 
     def _requests(self, probes: dict[str, Observe]) -> tuple[dict[str, PyTree], list[Observe]]:
         """Trace probes abstractly: the shapes of their results, and the probes whose values at the start they need."""
         run, requested = self.run_state, []
-        evaluate = functools.partial(observed, loss=self.method.loss, batching=self.batching, requested=requested)
+        evaluate = functools.partial(
+            compiled.observed, loss=self.method.loss, batching=self.batching, requested=requested
+        )
         given = (run.state.trained, run.first, run.frozen, run.data, run.raw)
         return eqx.filter_eval_shape(evaluate, probes, (), (), *given), requested
 

@@ -137,7 +137,7 @@ class Attempt(eqx.Module):
     memory_if_rejected
         What to remember if the step is rejected; what was remembered before if left out.
     failure
-        0, or the code of a status that ends the run.
+        0, or the code of a status that ends the run; if left out, parameters that are not finite end it.
     error
         Estimated relative error of the step.
     evaluations
@@ -151,19 +151,21 @@ class Attempt(eqx.Module):
     step: Any = None
     uncut: Any = None
     memory_if_rejected: Any = None
-    failure: Int[Array, ""] | int = 0
+    failure: Int[Array, ""] | None = None
     error: Scalar | float = 0.0
     evaluations: Int[Array, ""] | int = 1
 
-    def applied_to(self, state: State, max_steps: Array | np.ndarray | None) -> State:
+    def applied_to(self, state: State, max_steps: Any) -> State:
         """Return the state after this attempt; of ``max_steps`` accepted and rejected steps, one more is used up."""
-        keep, step = self.accepted, self.step
+        keep, step, failure = self.accepted, self.step, self.failure
+        if failure is None:
+            good = finite(self.trained)
+            keep, failure = keep & good, jnp.where(good, 0, code(Status.not_finite))
         remaining = either(keep, state.remaining - self.size, state.remaining)
         if step is not None:
             # A step that was cut at a save time does not make the one after it shorter.
             uncut = state.step if self.uncut is None else self.uncut
             step = jnp.where(keep & (self.size < uncut), jnp.maximum(step, uncut), step)
-        failure = jnp.asarray(self.failure)
         if max_steps is not None:
             spent = (state.steps + state.rejected + 1 >= jnp.asarray(max_steps)) & (remaining > 0)
             failure = jnp.where(failure > 0, failure, jnp.where(spent, code(Status.step_limit), 0))

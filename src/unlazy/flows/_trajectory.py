@@ -51,6 +51,24 @@ class OnlyAtEnd(eqx.Module):
         return self.probe(obs)
 
 
+class Recorded(eqx.Module):
+    """What is recorded at one save time.
+
+    Attributes
+    ----------
+    observed
+        What the probes observed, by name.
+    counters
+        The status code and the counters of `State`, by name.
+    trained
+        The leaves of the trained parameters, if they were asked for.
+    """
+
+    observed: dict[str, PyTree]
+    counters: dict[str, Any]
+    trained: list[Any] | None
+
+
 class RunState(eqx.Module):
     """Everything that is needed to continue a run.
 

@@ -10,8 +10,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy._errors import UserError, short
-from unlazy._registry import check_maker, find
+from unlazy._errors import UserError
+from unlazy._registry import check_maker, find, kebab
 from unlazy.data import Dataset
 from unlazy.flows._base import Coordinates, Flow, Method
 from unlazy.flows._state import count, number
@@ -22,6 +22,8 @@ from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, with_fields
 
 _OPTIONS = ("loss", "tolerance", "max_steps", "coordinates", "precision", "memory", "devices")
+# These are found without the registry, as modules that the registry imports make flows by these methods.
+_OURS = {kebab(one.__name__): one for one in (Exponential, Stabilised, RungeKutta)}
 _FINE = 1e-6  # below this a method of fifth order pays
 _MAX_OUTPUTS = 3000  # n k beyond which an eigendecomposition per step costs more than it saves
 _LARGE = 2.0**28  # m n² from which on single precision pays
@@ -84,7 +86,7 @@ class GradientFlow(Flow):
     def resume(self, previous: Method) -> Method:
         """Continue by the same method in the same coordinates, to this flow's tolerance."""
         own = None if self.method == "auto" else self._named()
-        if isinstance(self.method, str) and isinstance(previous, Exponential | Stabilised | RungeKutta):
+        if isinstance(self.method, str) and isinstance(previous, tuple(_OURS.values())):
             own = self._made(type(previous))
         if own is None:
             name = type(previous).__name__
@@ -100,35 +102,31 @@ class GradientFlow(Flow):
 
     def _named(self) -> Method:
         """Return the method that was given, itself or by name, and refuse options that it does not have."""
-        given, name = self.method, type(self.method).__name__
+        given, name, handed = self.method, type(self.method).__name__, set()
         if isinstance(given, str):
-            name, given = f"'{given}'", find("flow", given)
-        options: set[str] = set()
+            name, given = given, _OURS.get(kebab(given)) or find("flow", given)
         if not isinstance(given, Method):
-            if not callable(given):
-                raise UserError(f"{short(given)} is not a method: give its name, or one of unlazy.flows.")
-            check_maker("flow", given, name.strip("'"))
-            options, given = set(self._options(given)), self._made(given)
+            check_maker("flow", given, name)
+            handed, given = set(self._options(given)), self._made(given)
         if not isinstance(given, Method):
-            raise UserError(f"The flow {name} is not a method of integration itself: run it instead of GradientFlow.")
+            raise UserError(f"The flow '{name}' is not a method of integration: run it instead of GradientFlow.")
         standard = GradientFlow()
-        for option in _OPTIONS:
-            if option not in options and not eqx.tree_equal(getattr(self, option), getattr(standard, option)):
+        for option in {*_OPTIONS} - handed - ({"tolerance"} if "rtol" in handed else set()):
+            if not eqx.tree_equal(getattr(self, option), getattr(standard, option)):
                 raise UserError(
-                    f"GradientFlow cannot hand the option '{option}' on to the method {name}: leave it out, or give a "
-                    "method that is made with its own options."
+                    f"GradientFlow cannot hand the option '{option}' on to the method '{name}': leave it out, or give "
+                    "the method itself with its own options."
                 )
         return given
 
     def _made(self, maker: Callable[..., Any]) -> Any:
-        taken = inspect.signature(maker).parameters
-        return maker(**{name: value for name, value in self._options(maker).items() if name in taken})
+        return maker(**self._options(maker))
 
     def _options(self, maker: Callable[..., Any]) -> dict[str, Any]:
         """Return those of this flow's options that a method has, and the tolerances of Diffrax if it has those."""
-        taken, tolerance = inspect.signature(maker).parameters, float(self.tolerance)
-        values = {name: getattr(self, name) for name in _OPTIONS if name in taken}
-        values |= {"tolerance": tolerance} if {"tolerance", "rtol"} & set(taken) else {}
-        values |= {"max_steps": int(self.max_steps)} if "max_steps" in taken else {}
-        values |= {"precision": "full"} if values.get("precision") == "auto" else {}
-        return values | ({"rtol": tolerance, "atol": 1e-2 * tolerance} if "rtol" in taken else {})
+        values = {name: getattr(self, name) for name in _OPTIONS}
+        values["precision"] = "full" if self.precision == "auto" else self.precision
+        values["tolerance"] = values["rtol"] = float(self.tolerance)
+        values |= {"atol": 1e-2 * float(self.tolerance), "max_steps": int(self.max_steps)}
+        taken = inspect.signature(maker).parameters
+        return {name: value for name, value in values.items() if name in taken}
