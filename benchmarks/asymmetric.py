@@ -126,7 +126,7 @@ def ours(networks: dict[str, list[TwoLayer]], data: Dataset) -> tuple[float, dic
         with jax.enable_x64(False):  # threads have this setting of their own
             keys = list(jax.random.split(jax.random.key(0), len(seeds)))
             driver = Driver.begin(flow, seeds, [data] * len(seeds), LOOKS, probes, keys)
-            return driver.go(lambda share, t: None).trajectories()
+            return driver.run(lambda share, t: None).trajectories()
 
     begun = time.perf_counter()
     # One run's look, or the Python between two, leaves cores idle that another run's gradients can use.

@@ -629,13 +629,13 @@ def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
 
 
 def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
-    look = Driver._look
+    look = Driver._observe_now
 
     def stop(self, names):
         look(self, names)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Driver, "_look", stop)
+    monkeypatch.setattr(Driver, "_observe_now", stop)
     status, out, err = call("run", recipe)
     assert (status, out) == (130, "")
     assert err == "'tiny' was interrupted at 0%; the same command goes on from there.\n"
@@ -643,7 +643,7 @@ def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     assert [path.name for path in store.folder.iterdir() if path.is_file()] == [
         store.checkpoint(parse_file(recipe)).name
     ]
-    monkeypatch.setattr(Driver, "_look", look)
+    monkeypatch.setattr(Driver, "_observe_now", look)
     status, out, _ = call("run", recipe)
     assert status == 0
     assert "tiny: finished" in out

@@ -99,3 +99,17 @@ def _described(value: Any) -> str:
     if kind in "US" or (kind == "O" and any(isinstance(one, str) for one in value.flat)):
         return f"text ({short(next(str(one) for one in value.flat if kind != 'O' or isinstance(one, str)))})"
     return {"M": "dates", "m": "durations"}.get(kind, "Python objects")
+
+
+def plain_leaf(leaf: Any) -> np.ndarray:
+    """Return a leaf of a tree as an array of NumPy; of random keys, their data."""
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def leaf_like(leaf: Any, values: np.ndarray) -> Any:
+    """Undo `plain_leaf`: return values as an array of the type of ``leaf``, which may be random keys."""
+    return jax.random.wrap_key_data(jnp.asarray(values)) if _is_key(leaf) else jnp.asarray(values, leaf.dtype)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -11,7 +11,7 @@ from unlazy._errors import UserError
 from unlazy._registry import members
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent, Exponential, GradientFlow, Momentum, Stabilised, Status
-from unlazy.flows._named import named
+from unlazy.flows._trajectory import named
 from unlazy.losses import CrossEntropy, Logistic
 from unlazy.networks import RandomLayers, TwoLayer, split_trained
 from unlazy.probes import TestLoss, TrainLoss
@@ -137,7 +137,7 @@ def test_probes_of_one_name_need_names(network, data):
 
 
 @contract
-def test_a_journey_is_saved_and_loaded(flow, network, data, tmp_path):
+def test_a_run_is_saved_and_loaded(flow, network, data, tmp_path):
     times, keys = [1.0, 2.0, 3.0], [jax.random.key(3)]
     whole = flow(network, data, times, [TrainLoss()], key=keys[0])
 
@@ -145,16 +145,16 @@ def test_a_journey_is_saved_and_loaded(flow, network, data, tmp_path):
         if share > 0.5:
             raise KeyboardInterrupt
 
-    halted = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).go(stop)
+    halted = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).run(stop)
     assert halted.interrupted
-    halted.save(tmp_path / "state.npz")
-    fresh = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
-    (run,) = fresh.go().trajectories()
+    halted.save(tmp_path / "state.checkpoint")
+    fresh = flows.Driver.begin(flow, [network], [data], times, [TrainLoss()], keys).load(tmp_path / "state.checkpoint")
+    (run,) = fresh.run().trajectories()
     assert np.array_equal(parameters(run.final), parameters(whole.final))
     assert np.array_equal(run.observed["train-loss"], whole.observed["train-loss"])
     wider = TwoLayer(13, 3, embedding=RandomLayers((9,)), key=jax.random.key(1))
     with pytest.raises(UserError, match="belongs to another run"):
-        flows.Driver.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.npz")
+        flows.Driver.begin(flow, [wider], [data], times, [TrainLoss()], keys).load(tmp_path / "state.checkpoint")
 
 
 def test_a_probe_that_cannot_look_is_noticed_before_the_run(network, data):

@@ -15,6 +15,7 @@ from unlazy._registry import kebab
 from unlazy.activations import Gelu, Relu
 from unlazy.data import Dataset, orthogonal_clusters
 from unlazy.flows import Adam, Descent, Exponential, GradientFlow, RungeKutta
+from unlazy.flows._compiled import layout
 from unlazy.losses import Logistic
 from unlazy.networks import Infinite, RandomLayers, TangentModel, TwoLayer
 from unlazy.probes import TestOutputs
@@ -44,8 +45,8 @@ def p3l(activation, width=64, features=80):
     ],
 )
 def test_the_choice_is_made(flow, network, method, coordinates):
-    settled = flow.settle(network, DATA)
-    assert (kebab(type(settled).__name__), settled.coordinates) == (method, coordinates)
+    resolved = flow.resolve(network, DATA)
+    assert (kebab(type(resolved).__name__), resolved.coordinates) == (method, coordinates)
 
 
 def test_the_choice_is_said():
@@ -81,12 +82,11 @@ def test_slabs_change_nothing_but_memory():
     network = p3l(Gelu(), width=1000, features=200)
     whole = Exponential(tolerance=1e-3)
     run = whole(network, DATA, [500.0], [TestOutputs()])
-    settled = whole.settle(network, DATA)
     tight = Exponential(tolerance=1e-3, memory=0.0025)
-    layout = tight.settle(network, DATA).layout(network, DATA)
-    assert settled.layout(network, DATA).slab is None
-    assert layout.slab is not None
-    assert 256 <= layout.slab < 1000
+    slab = layout(tight.resolve(network, DATA), network, DATA).slab
+    assert layout(whole.resolve(network, DATA), network, DATA).slab is None
+    assert slab is not None
+    assert 256 <= slab < 1000
     less = tight(network, DATA, [500.0], [TestOutputs()])
     close(less.observed["test-outputs"], run.observed["test-outputs"], rel=1e-9, abs=1e-11)
     descent = [
@@ -107,7 +107,7 @@ data = orthogonal_clusters(n=24, d=6, n_test=10, key=k1)
 network = TwoLayer(64, 6, embedding=RandomLayers((80,)), activation=Gelu(), key=k2)
 for flow in (GradientFlow(tolerance=1e-3), Descent()):
     run = flow(network, data, [20.0], [TestOutputs()])
-    print(len(run.place.state.trained.b.sharding.device_set), *run.observed["test-outputs"].ravel())
+    print(len(run.run_state.state.trained.b.sharding.device_set), *run.observed["test-outputs"].ravel())
 """
 
 

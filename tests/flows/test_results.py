@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from unlazy import Descent, GradientFlow, Kernel, TrainLoss, TwoLayer, data, figures
+from unlazy import Descent, GradientFlow, Kernel, TrainLoss, TwoLayer, _progress, data, figures
 from unlazy._errors import UserError
 from unlazy._netcdf import CHECKSUM, checksum
-from unlazy.flows import OnlyAtEnd, RungeKutta, _progress, to_xarray
+from unlazy.flows import OnlyAtEnd, RungeKutta, to_xarray
 from unlazy.lab import Lab, read_run
 from unlazy.papers import panels
 

@@ -12,7 +12,7 @@ from unlazy._errors import UserError
 from unlazy.activations import Gelu, Relu
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, Stabilised, Status
-from unlazy.flows._compiled import advance_runs, begin_runs
+from unlazy.flows._compiled import advance_runs, init_runs
 from unlazy.flows.stabilised import coefficients
 from unlazy.losses import CrossEntropy, Logistic, Squared
 from unlazy.networks import Samples, TangentModel, TwoLayer, split_trained
@@ -172,7 +172,7 @@ def test_other_losses(loss, y, outputs):
     assert root_mean_square(run.observed["train-outputs"][-1] - exact.observed["train-outputs"][-1]) < bound < 1e-2
     # λ at the start: 20 iterations, each of which sees it from below.
     rate = top_rate(network, data, loss)
-    assert 0.97 * rate < begin_runs(flow, network, samples(data), K1, "one").memory.rate < 1.0001 * rate
+    assert 0.97 * rate < init_runs(flow, network, samples(data), K1, "one").memory.rate < 1.0001 * rate
 
 
 def test_the_fastest_mode_is_followed_as_it_grows():
@@ -181,30 +181,30 @@ def test_the_fastest_mode_is_followed_as_it_grows():
     run = flow(network, data, [100.0])
     before, after = (top_rate(one, data, flow.loss) for one in (network, run.final))
     assert after > 20 * before
-    close(run.place.state.memory.rate, after, rel=0.03)  # of the last step's start
+    close(run.run_state.state.memory.rate, after, rel=0.03)  # of the last step's start
 
 
 def test_a_mode_that_was_lost_is_found_again():
     model = TangentModel(NETWORK)  # its kernel stands still, and a power iteration stays where it is
     data, flow = Dataset(X, Y), weights()
-    state, frozen = begin_runs(flow, model, samples(data), K1, "one"), split_trained(model)[1]
+    state, frozen = init_runs(flow, model, samples(data), K1, "one"), split_trained(model)[1]
     values, modes = np.linalg.eigh(model.tangent_kernel(X, X))
     lost = eqx.tree_at(
-        lambda s: (s.memory.mode, s.memory.rate, s.left),
+        lambda s: (s.memory.mode, s.memory.rate, s.remaining),
         state,
         (jnp.asarray(modes[:, 0]), jnp.asarray(values[0] / 6), jnp.asarray(100.0)),
     )
     after = advance_runs(flow, lost, frozen, samples(data), jnp.asarray(1000, jnp.int32), "one")
     assert after.code == 0
-    assert after.left == 0
+    assert after.remaining == 0
     close(after.memory.rate, values[-1] / 6, rel=1e-2)
 
 
 def test_slices_of_work_change_nothing():
     flow, frozen = weights(tolerance=1e-3), split_trained(NETWORK)[1]
-    state = eqx.tree_at(lambda s: s.left, begin_runs(flow, NETWORK, samples(DATA), K1, "one"), jnp.asarray(30.0))
+    state = eqx.tree_at(lambda s: s.remaining, init_runs(flow, NETWORK, samples(DATA), K1, "one"), jnp.asarray(30.0))
     whole = advance_runs(flow, state, frozen, samples(DATA), jnp.asarray(10_000, jnp.int32), "one")
-    while state.left > 0:
+    while state.remaining > 0:
         state = advance_runs(flow, state, frozen, samples(DATA), jnp.asarray(3, jnp.int32), "one")
     assert whole.steps > 10
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(state), strict=True):
@@ -216,8 +216,8 @@ def test_numbers_of_stages_share_one_compilation(compilations):
     compilations.count = 0
     run = weights(tolerance=1e-5, max_steps=5000)(NETWORK, DATA, [1e4], [TestOutputs()])
     assert compilations.count == 0
-    memory = run.place.state.memory
-    assert memory.rate * memory.step > 5 * REACH * 8  # three stages at the start, many at the end
+    state = run.run_state.state
+    assert state.memory.rate * state.step > 5 * REACH * 8  # three stages at the start, many at the end
 
 
 def test_coordinates_do_not_matter():

@@ -63,7 +63,7 @@ def test_an_interrupted_run_says_no_more(tmp_path, recipe):
     with pytest.raises(KeyboardInterrupt):
         Lab(tmp_path, stop).run(recipe)
     assert notes(tmp_path) == []
-    assert [path.name.endswith(".checkpoint.npz") for path in tmp_path.iterdir() if path.is_file()] == [True]
+    assert [path.name.endswith(".checkpoint") for path in tmp_path.iterdir() if path.is_file()] == [True]
 
 
 @pytest.mark.usefixtures("at_once")

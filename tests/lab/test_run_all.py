@@ -142,7 +142,7 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
     for label, run in found.items():
         whole = Lab(tmp_path / "alone").run(wanted[label])
         np.testing.assert_allclose(run["train-loss"], whole["train-loss"], rtol=1e-9)
-    assert not list(store.folder.glob("*.checkpoint.npz"))
+    assert not list(store.folder.glob("*.checkpoint"))
 
 
 # Four processes (forked, so that the libraries are imported once; JAX has not started) run 20 recipes on one folder.

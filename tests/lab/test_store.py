@@ -106,7 +106,7 @@ def test_an_early_end_is_not_called_finished_and_leaves_gaps():
 
 def test_a_run_is_named_by_what_it_is(store, recipe, table):
     assert store.path(recipe).name == f"tiny-{recipe.digest}.nc"
-    assert store.checkpoint(recipe).name == f"tiny-{recipe.digest}.checkpoint.npz"
+    assert store.checkpoint(recipe).name == f"tiny-{recipe.digest}.checkpoint"
     for name in ("../../etc/passwd", "a/b", "Ünlazy: m = 8.5!", "", "..", "x" * 5000, "con.nc", "\x00"):
         path = store.path(parse(table | {"name": name}))
         assert path.parent == store.folder

@@ -305,7 +305,7 @@ def test_coefficients_are_those_of_equation_4():
     f, signals = network(DATA.x), network.signals(DATA.x)[0][0]
     close(moved, np.asarray(signals) * (np.asarray(f) - Y) / 6, rel=1e-10, abs=1e-14)
     run = RungeKutta(rtol=1e-10, atol=1e-12)(network, DATA, [3.0])
-    first = run.place.state.trained.blocks[0].linear.coefficients
+    first = run.run_state.state.trained.blocks[0].linear.coefficients
     there = jnp.asarray(rng.uniform(-1, 1, (4, 2)))  # away from all points
     kernel = network.blocks[0].limit_kernel(there, DATA.x)
     wanted = network.channels(there)[0] - np.asarray(kernel) @ np.asarray(first).T

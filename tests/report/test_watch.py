@@ -1,5 +1,6 @@
 """The page that follows runs: what it says is what files say, it is for this machine, and it only reads."""
 
+import hashlib
 import http.client
 import json
 import threading
@@ -55,10 +56,16 @@ def served(tmp_path):
         server.server_close()
 
 
+def checkpoint(path, leaf=()):
+    """A file as `unlazy.flows.Driver.save` writes it."""
+    body = json.dumps({"target": 7.5, "seconds": 60.0}).encode() + b"\n" + np.asarray(leaf).tobytes()
+    path.write_bytes(body + hashlib.sha256(body).digest())
+
+
 def test_jobs_are_what_files_say(tmp_path):
     note(tmp_path)
     stored_run(tmp_path, "done", **filmed())
-    np.savez(tmp_path / "stopped-0123456789ab.checkpoint.npz", np.array([3.0, 7.5, 60.0]))
+    checkpoint(tmp_path / "stopped-0123456789ab.checkpoint")
     running, stopped, done = jobs(tmp_path, now=132.0)
     assert (running.name, running.state, running.share) == ("on its way", "running", 0.5)
     assert (running.seconds, running.seconds_left, running.silent) == (30.0, 30.0, 2.0)
@@ -96,8 +103,8 @@ def test_json_has_all_curves_as_numbers_and_files_in_full(tmp_path):
 
 
 def test_a_damaged_checkpoint_is_an_interrupted_run(tmp_path):
-    path = tmp_path / "stopped-0123456789ab.checkpoint.npz"
-    np.savez(path, np.arange(1000.0))
+    path = tmp_path / "stopped-0123456789ab.checkpoint"
+    checkpoint(path, np.arange(1000.0))
     whole = bytearray(path.read_bytes())
     whole[200] ^= 255  # its checksum is wrong now
     path.write_bytes(whole)
@@ -107,8 +114,8 @@ def test_a_damaged_checkpoint_is_an_interrupted_run(tmp_path):
 
 def test_a_checkpoint_of_a_run_that_goes_on_is_not_told_twice(tmp_path):
     live = note(tmp_path)
-    np.savez(tmp_path / f"{live.name.removesuffix('.live.json')}.checkpoint.npz", np.array([3.0, 7.5, 60.0]))
-    (tmp_path / "cut-000000000000.checkpoint.npz").write_bytes(b"PK")
+    checkpoint(tmp_path / f"{live.name.removesuffix('.live.json')}.checkpoint")
+    (tmp_path / "cut-000000000000.checkpoint").write_bytes(b"PK")
     assert [job.state for job in jobs(tmp_path)] == ["running", "interrupted"]
 
 

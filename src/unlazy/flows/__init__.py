@@ -1,10 +1,10 @@
 """Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
 
 from unlazy._observation import Observe
-from unlazy.flows._base import Flow, Stepper
-from unlazy.flows._driver import Driver
-from unlazy.flows._results import to_xarray
-from unlazy.flows._state import OnlyAtEnd, State, Status, Trajectory, gradient, velocity
+from unlazy.flows._base import Flow, Method
+from unlazy.flows._driver import Driver, OtherRunError, read_checkpoint
+from unlazy.flows._state import Attempt, Controller, State, Status, gradient, velocity
+from unlazy.flows._trajectory import OnlyAtEnd, Recorded, RunState, Trajectory, to_xarray
 from unlazy.flows.descent import Descent
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
@@ -15,7 +15,9 @@ from unlazy.flows.stabilised import Stabilised
 
 __all__ = [
     "Adam",
+    "Attempt",
     "Constant",
+    "Controller",
     "Cosine",
     "Descent",
     "Driver",
@@ -23,21 +25,25 @@ __all__ = [
     "Flow",
     "GradientFlow",
     "Linearised",
+    "Method",
     "Momentum",
     "Observe",
     "OnlyAtEnd",
     "Optimiser",
+    "OtherRunError",
     "Plain",
+    "Recorded",
+    "RunState",
     "RungeKutta",
     "Schedule",
     "Stabilised",
     "State",
     "Status",
     "StepDecay",
-    "Stepper",
     "Trajectory",
     "Transform",
     "gradient",
+    "read_checkpoint",
     "to_xarray",
     "velocity",
 ]

@@ -1,4 +1,4 @@
-"""The compiled calls of a driver: several runs of one shape at once, side by side or in turn."""
+"""The compiled calls of a driver: prepare, init, advance and observe several runs of one shape."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType
 from jaxtyping import Array
 
 from unlazy._errors import UserError
+from unlazy._memory import GIB, must_fit, total
 from unlazy._observation import Observation, Observe
 from unlazy._types import PyTree
 from unlazy.data import Dataset
-from unlazy.flows._state import State
+from unlazy.flows._state import JUDGED_TEST_INPUTS, State
 from unlazy.losses import Loss
-from unlazy.networks import Layout, Network, Samples
+from unlazy.networks import AXIS, Layout, Network, Samples
 
 if TYPE_CHECKING:
-    from unlazy.flows._base import Stepper
+    from unlazy.flows._base import Method
 
 Batching = Literal["one", "vmap", "map"]
+
+_MIN_SLAB = 256  # neurons
 
 
 def stack(members: Sequence[Any]) -> Any:
@@ -54,27 +59,95 @@ def _batched(function: Callable, batching: Batching) -> Callable:
     return over_runs
 
 
+def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layout:
+    """Return how Gram coordinates are processed: in which slabs, on which devices and in which precision.
+
+    Parameters
+    ----------
+    method
+        The method, resolved.
+    network, data
+        What is trained, on what.
+    runs
+        Number of runs that are trained together.
+    """
+    form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
+    if form is None or form.neurons is None:
+        return Layout()
+    mixed, memory = getattr(method, "precision", "full") == "mixed", getattr(method, "memory", None)
+    limit = None if memory is None else memory * GIB
+    size, product = data.x.dtype.itemsize, 4 if mixed else data.x.dtype.itemsize
+    tests = 0 if data.x_test is None else data.x_test.shape[0]
+    m, n, judged, points = form.neurons, data.n, min(JUDGED_TEST_INPUTS, tests), data.n + tests
+    row = points * product + 5 * n * size  # one neuron: h_0, and B at the start, before, now, next, and its change
+    each = 8 * (n + judged) * product  # what is computed from one neuron on the way
+    must_fit(
+        runs * m * row + _MIN_SLAB * each,
+        f"A run of {runs} x {m:,} neurons on {n:,} training and {tests:,} test points",
+        "take fewer neurons, float32 or mixed precision, or a smaller test set",
+        limit,
+    )
+    # By default by the size of the machine, not by what is free just now: a second run must do the same.
+    free = (total() / 2 if limit is None else limit) - runs * m * row
+    slab = 2 ** int(np.log2(max(_MIN_SLAB, free / each))) if m * each > free else None
+    mesh = _mesh(m, getattr(method, "devices", None)) if runs == 1 else None
+    return Layout(slab, mesh, jnp.dtype(jnp.float32) if mixed else None)
+
+
+def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:
+    if devices is not None and width % devices:
+        raise UserError(f"{width:,} neurons cannot be shared evenly between {devices} devices: take a multiple.")
+    count = next(k for k in range(len(jax.devices()), 0, -1) if width % k == 0) if devices is None else devices
+    if count == 1:
+        return None
+    return jax.sharding.Mesh(np.asarray(jax.devices()[:count]), (AXIS,), axis_types=(AxisType.Auto,))
+
+
 @eqx.filter_jit
 def prepare_runs(
-    flow: Stepper, network: Network, data: Dataset, layout: Layout, batching: Batching
+    method: Method, network: Network, data: Dataset, layout: Layout, batching: Batching
 ) -> tuple[Network, Samples]:
+    """Do the frozen work of each run; a network whose outputs do not fit the targets is refused while tracing."""
+
     def prepare(network: Network, data: Dataset) -> tuple[Network, Samples]:
-        prepared, x, x_test = flow.prepare(network, data, layout)
+        form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
+        prepared, x, x_test = method.prepare(network, data) if form is None else form.prepare(layout)
+        shape = eqx.filter_eval_shape(prepared, x).shape
+        if shape != data.y.shape:
+            raise UserError(
+                f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape "
+                f"{data.y.shape}: a network without `outputs` wants targets (n,), one with outputs = k wants (n, k)."
+            )
         return prepared, Samples(x, data.y, data.weight, x_test)
 
     return _batched(prepare, batching)(network, data)
 
 
 @eqx.filter_jit
-def begin_runs(flow: Stepper, network: Network, data: Samples, key: Array, batching: Batching) -> State:
-    return _batched(lambda n, d, k: flow.begin(n, d, key=k), batching)(network, data, key)
+def init_runs(method: Method, network: Network, data: Samples, key: Array, batching: Batching) -> State:
+    """Make the states at t = 0."""
+    return _batched(method.init, batching)(network, data, key)
 
 
 @eqx.filter_jit
 def advance_runs(
-    flow: Stepper, state: State, frozen: PyTree, data: Samples, budget: Array, batching: Batching
+    method: Method, state: State, frozen: PyTree, data: Samples, budget: Array, batching: Batching
 ) -> State:
-    return _batched(lambda s, f, d: flow.advance(s, f, d, budget), batching)(state, frozen, data)
+    """Step until the next save time, for at most ``budget`` steps, or until something goes wrong."""
+
+    def advance(state: State, frozen: PyTree, data: Samples) -> State:
+        last = state.steps + state.rejected + budget
+
+        def going(s: State) -> Array:
+            return (s.remaining > 0) & (s.code == 0) & (s.steps + s.rejected < last)
+
+        def body(s: State) -> State:
+            size = s.remaining if s.step is None else jnp.minimum(s.step, s.remaining)
+            return method.take_step(s, size, frozen, data).applied_to(s, getattr(method, "max_steps", None))
+
+        return jax.lax.while_loop(going, body, state)
+
+    return _batched(advance, batching)(state, frozen, data)
 
 
 def observed(

@@ -1,15 +1,18 @@
 """The driver of every flow: compiled slices of work, and between them progress, probes, checkpoints and Ctrl-C.
 
-Several runs of one shape travel together: side by side (vmap) while they are small, in turn (`lax.map`) once one of
-them fills the machine. How the work is sliced never changes a result: the state carries all that the next step depends
-on.
+Several runs of one shape are trained together: side by side (vmap) while they are small, in turn (`lax.map`) once one
+of them fills the machine. How the work is sliced never changes a result: the state carries all that the next step
+depends on.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import io
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,24 +21,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from unlazy._errors import UserError, article
 from unlazy._files import atomic_write
+from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
 from unlazy._observation import Observe
+from unlazy._progress import Progress, bar
 from unlazy._registry import kebab
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows._compiled import Batching, advance_runs, begin_runs, observe_runs, observed, prepare_runs, stack
-from unlazy.flows._named import named
-from unlazy.flows._progress import Progress, bar
-from unlazy.flows._state import CODES, OnlyAtEnd, Place, State, Status, Trajectory
+from unlazy.flows import _compiled as compiled
+from unlazy.flows._state import CODES, State, Status
+from unlazy.flows._trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.losses import Loss
-from unlazy.networks import Layout, Network, split_trained, with_fields
+from unlazy.networks import Network, split_trained, with_fields
 
 if TYPE_CHECKING:
-    from unlazy.flows._base import Flow, Stepper
+    from unlazy.flows._base import Flow, Method
 
 Probes = Sequence[Observe | str] | Mapping[str, Observe | str]  # a name is resolved by the registry
 
@@ -49,36 +52,69 @@ _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads win nothing
 
 
+class OtherRunError(UserError):
+    """A checkpoint belongs to another run."""
+
+
 class Driver:
-    """A run on its way: it can `go`, be interrupted, be saved, be loaded and go on."""
+    """Runs a method to its save times; it can be interrupted, saved, loaded and continued.
+
+    Parameters
+    ----------
+    method
+        The method, resolved.
+    run_state
+        Where the run stands.
+    times
+        Increasing save times.
+    probes
+        What is evaluated at each of them.
+    batching
+        "one" run, or several by "vmap" or "map".
+
+    Attributes
+    ----------
+    asked, reached
+        The save times as asked for, and as the method can reach them; times that fall on the same step are one.
+    records
+        What was recorded at the save times so far.
+    at_end
+        What probes that are evaluated only at the end observed.
+    snapshots
+        The indices of save times at which the trained parameters are recorded too.
+    """
 
     def __init__(
-        self, flow: Stepper, place: Place, times: Sequence[float] | np.ndarray, probes: Probes, batching: Batching
+        self,
+        method: Method,
+        run_state: RunState,
+        times: Sequence[float] | np.ndarray,
+        probes: Probes,
+        batching: compiled.Batching,
     ) -> None:
-        self.flow, self.place = flow, place
-        self.batching: Batching = batching
+        self.method, self.run_state = method, run_state
+        self.batching: compiled.Batching = batching
         self.probes = named(probes)
         self.late = {name for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
         # A run that was interrupted between two times first has to reach the one it was heading for.
-        underway = bool(jnp.any(place.state.left > 0))
-        if underway and np.size(times) and np.ravel(times)[0] != place.target:
-            raise UserError(f"The interrupted run was on its way to t = {place.target:g}: ask for that time first.")
-        asked = _checked_times(times, place.target)
-        counts, reached = flow.plan(np.concatenate([[place.target], asked]))
+        target, underway = run_state.target, bool(jnp.any(run_state.state.remaining > 0))
+        if underway and np.size(times) and np.ravel(times)[0] != target:
+            raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
+        asked = _checked_times(times, target)
+        counts, reached = method.plan(np.concatenate([[target], asked]))
         amounts = np.diff(counts)
-        if asked[-1] > place.target and amounts.sum() == 0 and not underway:
-            raise UserError(
-                f"Not one step fits between t = {place.target:g} and t = {asked[-1]:g}: take smaller steps."
-            )
-        # Times that fall on the same step are one time.
+        if asked[-1] > target and amounts.sum() == 0 and not underway:
+            raise UserError(f"Not one step fits between t = {target:g} and t = {asked[-1]:g}: take smaller steps.")
         apart = (amounts > 0) | (np.arange(asked.size) == 0)
         self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
-        # A probe that cannot look is noticed now, not when its time comes.
-        self._asking: list[Observe] = []  # the probes of the last look, and
-        self._at_start: list[tuple[Observe, PyTree]] = []  # what they want to know of the start
-        self.look = {name: one for name, one in self._requests(self.probes)[0].items() if name not in self.late}
-        self.looks: list[dict[str, PyTree]] = []
-        self.last_look: dict[str, PyTree] = {}
+        self._asking: list[Observe] = []  # the probes that were evaluated last, and
+        self._at_start: list[tuple[Observe, PyTree]] = []  # what they ask about the start
+        # A probe that cannot be evaluated is noticed now, not when its time comes.
+        shapes = self._requests(self.probes)[0]
+        self._shapes = {name: shape for name, shape in shapes.items() if name not in self.late}
+        self.records: list[Recorded] = []
+        self.at_end: dict[str, PyTree] = {}
+        self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
 
@@ -92,35 +128,44 @@ class Driver:
         probes: Probes,
         keys: Sequence[PRNGKey],
     ) -> Driver:
-        """Check everything that can be checked, do the frozen work once, and stand at t = 0."""
+        """Check everything that can be checked, do the frozen work once, and make the state at t = 0."""
         if not networks or not len(networks) == len(data) == len(keys):
             raise UserError(
                 f"{len(networks)} networks need as many data sets and keys, not {len(data)} and {len(keys)}."
             )
         for network, one in zip(networks, data, strict=True):
-            _belong(flow, network, one)
-        settled = flow.settle(networks[0], data[0], len(networks))
-        layout = settled.layout(networks[0], data[0], len(networks))
+            _check_types(flow, network, one)
+        method = flow.resolve(networks[0], data[0])
+        arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for network, one in zip(networks, data, strict=True):
-            _fit(settled, network, one, layout)
+            method.check(network, one)
+            method.loss.check(one.y)
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(networks[0])[0]))
-        together = size < _VMAP_BYTES and not settled.alone()
-        batching: Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
+        together = size < _VMAP_BYTES and not method.one_by_one()
+        batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [networks, data, keys]
-        network, raw, key = (group[0] if batching == "one" else stack(group) for group in groups)
-        prepared, samples = prepare_runs(settled, network, raw, layout, batching)
-        state = begin_runs(settled, prepared, samples, key, batching)
+        network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
+        prepared, samples = compiled.prepare_runs(method, network, raw, arrangement, batching)
+        state = compiled.init_runs(method, prepared, samples, key, batching)
         trained, frozen = split_trained(prepared)
-        return cls(settled, Place(state, frozen, trained, samples, raw, 0.0, settled), times, probes, batching)
+        return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
-    def go(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
-        """Travel to the last time asked for; Ctrl-C stops between two slices and loses nothing."""
+    def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
+        """Run to the last save time; Ctrl-C stops between two slices and loses nothing.
+
+        Parameters
+        ----------
+        progress
+            Called with the share done and the time; without it a bar appears after two seconds.
+        checkpoint
+            Called every 30 seconds.
+        """
         begun = saved = time.perf_counter()
         already, budget, fresh, aim = self.seconds, 1, True, _SLICE_SECONDS
         self.interrupted = False
         with bar(progress) as report, self._lapack():
             try:
-                while len(self.looks) < len(self.asked):
+                while len(self.records) < len(self.asked):
                     amount = self._head_for_next()
                     while self._underway():
                         before = time.perf_counter()
@@ -131,17 +176,17 @@ class Driver:
                                 aim = float(np.clip(10 * took, _SLICE_SECONDS, _LONGEST_SLICE))
                             budget = int(np.clip(budget * aim / max(took, 1e-6), 1, min(4 * budget, 2**24)))
                         fresh = False
-                        away = min(1.0, float(np.max(self.state.left)) / max(amount, 1e-300))
-                        report((len(self.looks) + 1 - away) / len(self.asked), self.place.target)
+                        away = min(1.0, float(np.max(self.state.remaining)) / max(amount, 1e-300))
+                        report((len(self.records) + 1 - away) / len(self.asked), self.run_state.target)
                         if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
                             checkpoint()
                             saved = time.perf_counter()
                     if np.all(self.state.code):
                         break
-                    self.looks.append(self._look(set(self.probes) - self.late))
-                    report(len(self.looks) / len(self.asked), self.place.target)
-                if len(self.looks) == len(self.asked) and self.late:
-                    self.last_look = self._look(self.late)
+                    self._record()
+                    report(len(self.records) / len(self.asked), self.run_state.target)
+                if len(self.records) == len(self.asked) and self.late:
+                    self.at_end = self._observe_now(self.late)
             except KeyboardInterrupt:
                 self.interrupted = True
         self.seconds = already + time.perf_counter() - begun
@@ -149,82 +194,73 @@ class Driver:
 
     @property
     def state(self) -> State:
-        """Where the flow stands."""
-        return self.place.state
+        """The present state of the method."""
+        return self.run_state.state
 
     def _lapack(self) -> AbstractContextManager[Any]:
-        samples = self.place.data.y.size // (1 if self.batching == "one" else self.state.code.shape[0])
+        samples = self.run_state.data.y.size // (1 if self.batching == "one" else self.state.code.shape[0])
         return one_lapack_thread() if samples <= _SMALL_MATRIX else nullcontext()
 
     def _underway(self) -> bool:
         # Asked of NumPy here and below: between slices of milliseconds, JAX's dispatch would cost as much as they do.
-        return bool(np.any((np.asarray(self.state.left) > 0) & (np.asarray(self.state.code) == 0)))
+        return bool(np.any((np.asarray(self.state.remaining) > 0) & (np.asarray(self.state.code) == 0)))
 
     def _head_for_next(self) -> float:
-        index = len(self.looks)
+        index = len(self.records)
         amount, target = float(self.amounts[index]), float(self.asked[index])
-        if self.place.target != target:  # else it is on its way already, with `left` to go
-            left = jnp.asarray(np.full(self.state.left.shape, amount, self.state.left.dtype))
-            self._move(with_fields(self.state, left=left), target)
+        if self.run_state.target != target:  # else it is on its way already, with some of it remaining
+            remaining = self.state.remaining
+            remaining = jnp.asarray(np.full(remaining.shape, amount, remaining.dtype))
+            self._move(with_fields(self.state, remaining=remaining), target)
         return amount
 
     def _move(self, state: State, target: float) -> None:
-        place = self.place
-        self.place = Place(state, place.frozen, place.first, place.data, place.raw, target, place.flow)
+        self.run_state = with_fields(self.run_state, state=state, target=target)
 
     def _advance(self, budget: int) -> None:
-        place = self.place
-        moved = advance_runs(
-            self.flow, place.state, place.frozen, place.data, jnp.asarray(budget, jnp.int32), self.batching
+        run = self.run_state
+        moved = compiled.advance_runs(
+            self.method, run.state, run.frozen, run.data, jnp.asarray(budget, jnp.int32), self.batching
         )
-        self._move(jax.block_until_ready(moved), place.target)
+        self._move(jax.block_until_ready(moved), run.target)
 
-    def _look(self, names: set[str]) -> dict[str, PyTree]:
+    def _record(self) -> None:
+        observed = self._observe_now(set(self.probes) - self.late)
+        counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
+        leaves = jax.tree.leaves(self.state.trained)
+        trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
+        self.records.append(Recorded(observed, counters, trained))
+
+    def _observe_now(self, names: set[str]) -> dict[str, PyTree]:
         probes = {name: probe for name, probe in self.probes.items() if name in names}
-        return self.observe(self.place.state.trained, probes)
+        return self.observe(self.state.trained, probes)
 
     def observe(self, trained: PyTree, probes: dict[str, Observe]) -> dict[str, PyTree]:
-        """Evaluate probes on the network with the given trained parameters; what they ask of the start is kept."""
+        """Evaluate probes on the network with the given trained parameters; what they ask of the start is stored."""
         if [*map(id, probes.values())] != [*map(id, self._asking)]:
             self._asking, wanted = list(probes.values()), self._requests(probes)[1]
-            self._at_start = [(one, self._observe(self.place.first, {"it": one}, [])["it"]) for one in wanted]
+            self._at_start = [(one, self._observe(self.run_state.first, {"it": one}, [])["it"]) for one in wanted]
         return jax.tree.map(np.asarray, self._observe(trained, probes, self._at_start))
 
     def _observe(
         self, trained: PyTree, probes: dict[str, Observe], known: list[tuple[Observe, PyTree]]
     ) -> dict[str, PyTree]:
-        place = self.place
-        return observe_runs(
-            probes,
-            tuple(probe for probe, _ in known),
-            tuple(value for _, value in known),
-            trained,
-            place.first,
-            place.frozen,
-            place.data,
-            place.raw,
-            self.flow.loss,
-            self.batching,
-        )
+        asked, answers = (tuple(part) for part in zip(*known, strict=True)) if known else ((), ())
+        run = self.run_state
+        given = (trained, run.first, run.frozen, run.data, run.raw)
+        return compiled.observe_runs(probes, asked, answers, *given, self.method.loss, self.batching)
 
     def _requests(self, probes: dict[str, Observe]) -> tuple[dict[str, PyTree], list[Observe]]:
-        """Trace probes abstractly: the shapes of their results, and the probes that they want to know at the start."""
-        place, requested = self.place, []
-        shapes = eqx.filter_eval_shape(
-            functools.partial(observed, loss=self.flow.loss, batching=self.batching, requested=requested),
-            probes,
-            (),
-            (),
-            place.state.trained,
-            place.first,
-            place.frozen,
-            place.data,
-            place.raw,
+        """Trace probes abstractly: the shapes of their results, and the probes whose values at the start they need."""
+        run, requested = self.run_state, []
+        evaluate = functools.partial(
+            compiled.observed, loss=self.method.loss, batching=self.batching, requested=requested
         )
-        return shapes, requested
+        given = (run.state.trained, run.first, run.frozen, run.data, run.raw)
+        return eqx.filter_eval_shape(evaluate, probes, (), (), *given), requested
 
     def trajectories(self) -> list[Trajectory]:
-        """Give what has been seen so far, a trajectory for each run."""
+        """Return what has been observed so far, a trajectory for each run."""
         if self.batching == "one":
             return [self._trajectory(lambda tree: tree)]
         count = self.state.code.shape[0]
@@ -235,54 +271,75 @@ class Driver:
         return [self._trajectory(functools.partial(pick, i=i)) for i in range(count)]
 
     def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
-        all_ = self.place
-        picked = (pick(part) for part in (all_.state, all_.frozen, all_.first, all_.data, all_.raw))
-        state, frozen, first, data, raw = picked
-        place = Place(state, frozen, first, data, raw, all_.target, all_.flow)
-        looks = [pick(look) for look in self.looks]
-        status = Status.interrupted if self.interrupted else CODES[int(place.state.code)]
+        run = self.run_state
+        parts = {name: pick(getattr(run, name)) for name in ("state", "frozen", "first", "data", "raw")}
+        run = with_fields(run, **parts)
+        records, state = [pick(one.observed) for one in self.records], run.state
         return Trajectory(
-            data=place.raw,
-            loss=self.flow.loss,
-            times=np.asarray(self.reached[: len(looks)]),
+            data=run.raw,
+            loss=self.method.loss,
+            times=np.asarray(self.reached[: len(records)]),
             probes=self.probes,
-            observed=(jax.tree.map(lambda *values: np.stack(values), *looks) if looks else {}) | pick(self.last_look),
+            observed=(jax.tree.map(lambda *values: np.stack(values), *records) if records else {}) | pick(self.at_end),
             stats={
-                "method": kebab(type(self.flow).__name__),
-                "coordinates": getattr(self.flow, "coordinates", "weights"),
-                "precision": getattr(self.flow, "precision", "full"),
-                "steps": int(place.state.steps),
-                "rejected": int(place.state.rejected),
-                "evaluations": int(place.state.evaluations),
-                "error": float(place.state.error),
+                "method": kebab(type(self.method).__name__),
+                "coordinates": getattr(self.method, "coordinates", "weights"),
+                "precision": getattr(self.method, "precision", "full"),
+                **{name: int(getattr(state, name)) for name in COUNTERS if name != "error"},
+                "error": float(state.error),
                 "seconds": self.seconds,
             },
-            status=status,
-            place=place,
+            status=Status.interrupted if self.interrupted else CODES[int(state.code)],
+            run_state=run,
         )
 
-    def save(self, path: Path, **extra: np.ndarray) -> None:
-        """Write all that `load` needs, and more arrays beside it; a crash leaves an older file whole."""
-        leaves = [_plain(leaf) for leaf in jax.tree.leaves((self.state, self.looks))]
-        head = np.asarray([len(self.looks), self.place.target, self.seconds])
-        with atomic_write(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, head, *leaves, **extra)  # pyright: ignore[reportArgumentType]
+    def save(self, path: Path, run: str = "") -> None:
+        """Write a checkpoint: a line of JSON, the leaves of state and records, and a checksum of all that.
 
-    def load(self, path: Path) -> Driver:
-        """Stand where `save` left off; the driver must have been begun in the same way."""
-        with open(path, "rb") as opened, np.load(opened) as file:
-            head, *saved = (file[name] for name in sorted(file.files, key=_position) if name.startswith("arr_"))
-        leaves, structure = jax.tree.flatten((self.state, [self.look] * int(head[0])))
-        if [leaf.shape for leaf in map(_plain_shape, leaves)] != [leaf.shape for leaf in saved]:
-            raise UserError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
-        state, self.looks = jax.tree.unflatten(structure, [_like(*pair) for pair in zip(leaves, saved, strict=True)])
-        self.looks = [jax.tree.map(np.asarray, one) for one in self.looks]
-        self.seconds = float(head[2])
-        self._move(state, float(head[1]))
+        Parameters
+        ----------
+        path
+            The file. A crash while it is written leaves an older one whole.
+        run
+            Identifies the run; `load` wants the same.
+        """
+        header = {
+            "run": run,
+            "target": self.run_state.target,
+            "seconds": self.seconds,
+            "snapshots": [one.trained is not None for one in self.records],
+            "leaves": _described((self.state, self.records)),
+        }
+        with atomic_write(path) as temporary, open(temporary, "wb+") as file:
+            file.write(json.dumps(header).encode() + b"\n")
+            eqx.tree_serialise_leaves(file, (self.state, self.records), filter_spec=_write_leaf)
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").digest()  # which leaves the file at its end
+            file.write(digest)
+
+    def load(self, path: Path, run: str = "") -> Driver:
+        """Continue from a checkpoint; the driver must have been begun in the same way.
+
+        Parameters
+        ----------
+        path
+            The file that `save` wrote.
+        run
+            What `save` was given.
+        """
+        header, file = read_checkpoint(path)
+        counters = {name: getattr(self.state, name) for name in ("code", *COUNTERS)}
+        leaves = jax.tree.leaves(self.state.trained)
+        records = [Recorded(self._shapes, counters, leaves if some else None) for some in header["snapshots"]]
+        if header["run"] != run or header["leaves"] != _described((self.state, records)):
+            raise OtherRunError(f"The checkpoint {path.name} belongs to another run: delete it to start afresh.")
+        state, records = eqx.tree_deserialise_leaves(file, (self.state, records), filter_spec=_read_leaf)
+        self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
+        self._move(state, header["target"])
         return self
 
 
-def _belong(flow: Flow, network: Network, data: Dataset) -> None:
+def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
     """Refuse what is not a network, data set or loss, and data that are not finite."""
     for what, given, wanted, advice in (
         ("network", network, Network, "make one of unlazy.networks, or write a subclass of unlazy.networks.Network"),
@@ -296,23 +353,6 @@ def _belong(flow: Flow, network: Network, data: Dataset) -> None:
     data.check()
 
 
-def _fit(flow: Stepper, network: Network, data: Dataset, layout: Layout) -> None:
-    """Refuse a network, data and loss that do not belong together, before any time is spent."""
-    flow.check(network, data)
-    flow.loss.check(data.y)
-
-    def outputs(network: Network, data: Dataset) -> Array:
-        prepared, x, _ = flow.prepare(network, data, layout)
-        return prepared(x)
-
-    shape = eqx.filter_eval_shape(outputs, network, data).shape
-    if shape != data.y.shape:
-        raise UserError(
-            f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape {data.y.shape}: "
-            "a network without `outputs` wants targets (n,), one with outputs = k wants (n, k)."
-        )
-
-
 def _checked_times(times: Sequence[float] | np.ndarray, since: float) -> np.ndarray:
     asked = np.asarray(times, dtype=float)
     if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
@@ -322,21 +362,23 @@ def _checked_times(times: Sequence[float] | np.ndarray, since: float) -> np.ndar
     return asked
 
 
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:
+    """Return the header of a checkpoint and the rest of the file; raise a ValueError if its checksum is wrong."""
+    content = path.read_bytes()
+    body, digest = content[:-32], content[-32:]
+    if hashlib.sha256(body).digest() != digest:
+        raise ValueError(f"The checksum of '{path}' is wrong.")
+    file = io.BytesIO(body)
+    return json.loads(file.readline()), file
 
 
-def _plain(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+def _described(tree: PyTree) -> list[list[Any]]:
+    return [[str(leaf.dtype), list(leaf.shape)] for leaf in jax.tree.leaves(tree)]
 
 
-def _position(name: str) -> int:
-    return int(name.removeprefix("arr_")) if name.startswith("arr_") else -1
+def _write_leaf(file: Any, leaf: Any) -> None:
+    np.save(file, plain_leaf(leaf))
 
 
-def _plain_shape(leaf: Any) -> Any:
-    return jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
-
-
-def _like(leaf: Any, saved: np.ndarray) -> Array:
-    return jax.random.wrap_key_data(jnp.asarray(saved)) if _is_key(leaf) else jnp.asarray(saved, leaf.dtype)
+def _read_leaf(file: Any, leaf: Any) -> Any:
+    return leaf_like(leaf, np.load(file))

@@ -1,48 +1,23 @@
-"""Where a run stands and what comes of it, and the right-hand side that all flows share."""
+"""What happens inside compiled code: the state of a run, the outcome of one step, and what methods share."""
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-import functools
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from unlazy._errors import UserError
-from unlazy._observation import Observation, Observe
-from unlazy._types import PyTree, Scalar
+from unlazy._types import Outputs, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._results import as_html, as_text, to_xarray
 from unlazy.losses import Loss
-from unlazy.networks import Network, Samples, trained_rates
+from unlazy.networks import Batch, Network, Samples, split_trained, trained_rates
 
-if TYPE_CHECKING:
-    import xarray as xr
-    from matplotlib.figure import Figure
-
-    from unlazy.figures import Style
-
-Memory = TypeVar("Memory")
-
-
-class OnlyAtEnd(eqx.Module):
-    """A probe that looks once, at the end of a run: for what is too dear to be seen often, or too large to be kept.
-
-    ``seen`` then has no axis of times. In a recipe: ``{ kind = "pruning", when = "end" }``.
-    """
-
-    probe: Observe
-
-    def __call__(self, obs: Observation) -> PyTree:
-        """Evaluate the probe."""
-        return self.probe(obs)
+JUDGED_TEST_INPUTS = 64  # on which, beside the training inputs, a method estimates its error
 
 
 class Status(enum.Enum):
@@ -70,104 +45,191 @@ CODES = (Status.finished, Status.not_finite, Status.diverged, Status.step_limit,
 
 
 def code(status: Status) -> Int[Array, ""]:
-    """Give the integer that stands for a status inside compiled code."""
+    """Return the integer that stands for a status inside compiled code."""
     return jnp.asarray(CODES.index(status), jnp.int32)
 
 
-class State(eqx.Module, Generic[Memory]):
-    """Where a flow stands: parameters, what it remembers, how much of the way to the next time is left."""
+class State(eqx.Module):
+    """The state of a run between two steps.
 
+    Attributes
+    ----------
+    trained
+        The trained parameters.
+    step
+        Size of the next step, if no save time comes first; None for a method without step sizes.
+    memory
+        What the method remembers between steps; any tree of arrays.
+    remaining
+        How far it is to the next save time: time for a continuous method, a number of steps for a discrete one.
+    steps, rejected
+        Numbers of accepted and rejected steps.
+    code
+        0, or the code of the status with which the run ended.
+    evaluations
+        Number of gradients computed, or of operations that cost as much.
+    error
+        Sum of the estimated relative errors of all steps; NaN where a method does not estimate them.
+    """
+
+    # The store keeps states as lists of leaves: a change of this order makes stored states unusable.
     trained: PyTree
-    memory: Memory
-    left: Array  # time for a continuous flow, steps for a discrete one
+    step: Any
+    memory: Any
+    remaining: Array
     steps: Int[Array, ""]
     rejected: Int[Array, ""]
     code: Int[Array, ""]
-    evaluations: Int[Array, ""]  # of the gradient, or of what costs as much
-    error: Scalar  # the sum of the relative errors that the flow estimates of its steps; NaN where it estimates none
+    evaluations: Int[Array, ""]
+    error: Scalar
+
+    @classmethod
+    def initial(
+        cls,
+        network: Network,
+        memory: Any = None,
+        step: Any = None,
+        *,
+        remaining: Array | None = None,
+        evaluations: int | Array = 0,
+        error: float | Scalar = 0.0,
+        check: PyTree = (),
+    ) -> State:
+        """Make the state at t = 0, which `Method.init` returns.
+
+        Parameters
+        ----------
+        network
+            The network as prepared for training.
+        memory, step, evaluations, error
+            As in the state.
+        remaining
+            A zero of the type in which the distance to save times is counted; that of ``step`` if left out.
+        check
+            Arrays that must be finite, beside the trained parameters, or else the run ends at once.
+        """
+        trained, count = split_trained(network)[0], jnp.zeros((), jnp.int32)
+        if remaining is None:
+            remaining = jnp.zeros((), jax.tree.leaves(trained)[0].dtype) if step is None else jnp.zeros_like(step)
+        status = jnp.where(finite(trained, check), 0, code(Status.not_finite))
+        kind = remaining.dtype if jnp.issubdtype(remaining.dtype, jnp.floating) else None
+        error = jnp.asarray(error, kind)
+        return cls(trained, step, memory, remaining, count, count, status, count + evaluations, error)
 
 
-class Place(eqx.Module):
-    """Everything needed to go on from where a run stands: prepared network and data, the flow's state and its clock."""
+class Attempt(eqx.Module):
+    """The outcome of one trial step, which `Method.take_step` returns.
 
-    state: State
-    frozen: PyTree
-    first: PyTree  # the trained parameters at t = 0
-    data: Samples
-    raw: Dataset
-    target: float  # the time that the run has reached, or is on its way to
-    flow: PyTree  # the flow itself, with all choices made
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Trajectory:
-    """What came of a run: networks at both ends, what the probes saw, and how it went.
-
-    ``seen[name]`` has the times as its first axis (not for a probe `OnlyAtEnd`), and ``probes[name]`` is what saw it.
-    ``stats`` counts steps, rejections, gradient evaluations and seconds, says which method went through which
-    coordinates, and holds the sum of the errors estimated on the way.
+    Attributes
+    ----------
+    trained
+        The parameters where the step leads.
+    memory
+        What to remember if the step is accepted.
+    size
+        How much of `State.remaining` the step covers.
+    accepted
+        Whether the step is accepted.
+    step
+        Proposed size of the next step; None for a method without step sizes.
+    uncut
+        The size that this step would have had if no save time had come first; `State.step` if left out.
+    memory_if_rejected
+        What to remember if the step is rejected; what was remembered before if left out.
+    failure
+        0, or the code of a status that ends the run; if left out, parameters that are not finite end it.
+    error
+        Estimated relative error of the step.
+    evaluations
+        Number of gradients computed, or of operations that cost as much.
     """
 
-    data: Dataset
-    loss: Loss
-    times: np.ndarray
-    probes: dict[str, Observe]
-    observed: dict[str, Any]
-    stats: dict[str, Any]
-    status: Status
-    place: Place
+    trained: PyTree
+    memory: Any
+    size: Array | int
+    accepted: Any = True
+    step: Any = None
+    uncut: Any = None
+    memory_if_rejected: Any = None
+    failure: Int[Array, ""] | None = None
+    error: Scalar | float = 0.0
+    evaluations: Int[Array, ""] | int = 1
 
-    @functools.cached_property
-    def start(self) -> Network:
-        """The network at t = 0, in weights."""
-        return eqx.combine(self.place.first, self.place.frozen).restore()
+    def applied_to(self, state: State, max_steps: Any) -> State:
+        """Return the state after this attempt; of ``max_steps`` accepted and rejected steps, one more is used up."""
+        keep, step, failure = self.accepted, self.step, self.failure
+        if failure is None:
+            good = finite(self.trained)
+            keep, failure = keep & good, jnp.where(good, 0, code(Status.not_finite))
+        remaining = either(keep, state.remaining - self.size, state.remaining)
+        if step is not None:
+            # A step that was cut at a save time does not make the one after it shorter.
+            uncut = state.step if self.uncut is None else self.uncut
+            step = jnp.where(keep & (self.size < uncut), jnp.maximum(step, uncut), step)
+        if max_steps is not None:
+            spent = (state.steps + state.rejected + 1 >= jnp.asarray(max_steps)) & (remaining > 0)
+            failure = jnp.where(failure > 0, failure, jnp.where(spent, code(Status.step_limit), 0))
+        rejected = state.memory if self.memory_if_rejected is None else self.memory_if_rejected
+        return State(
+            either(keep, self.trained, state.trained),
+            step,
+            either(keep, self.memory, rejected),
+            remaining,
+            state.steps + keep,
+            state.rejected + jnp.logical_not(keep),
+            failure.astype(state.code.dtype),
+            state.evaluations + self.evaluations,
+            state.error + jnp.where(keep, self.error, 0).astype(state.error.dtype),
+        )
 
-    @functools.cached_property
-    def final(self) -> Network:
-        """The network where the run ended, in weights."""
-        return eqx.combine(self.place.state.trained, self.place.frozen).restore()
 
-    def to_xarray(self) -> xr.Dataset:
-        """Give what the probes observed as labelled arrays with the dimension ``time`` first.
+class Controller(NamedTuple):
+    """Accepts or rejects a step by its error, and proposes the size of the next one.
 
-        `unlazy.flows.to_xarray` takes several trajectories and adds a dimension ``seed``.
-        """
-        return to_xarray(self).isel(seed=0, drop=True)
+    It is the rule of `diffrax.PIDController` for an error that is one number, except that an error equal to the
+    tolerance is accepted, and that after a rejection only the present error counts.
 
-    def plot(self, probe: str | Sequence[str] | None = None, style: Style = "screen") -> Figure:
-        """Draw what the probes observed; see `unlazy.figures.curves`, which also compares several runs.
+    Attributes
+    ----------
+    power, safety
+        Steps are multiplied by safety (tolerance / error)^power,
+    least, most
+        but not by less or more than this.
+    """
+
+    power: float
+    safety: float
+    least: float
+    most: float
+
+    def __call__(
+        self, size: Scalar, error: Scalar, tolerance: Any, good: Bool[Array, ""], past: float | Scalar = 1.0
+    ) -> tuple[Bool[Array, ""], Scalar, Scalar]:
+        """Return whether a step is accepted, the size of the next, and error / tolerance (1e-6 at least).
 
         Parameters
         ----------
-        probe
-            The probe to draw, or several of them. All if left out.
-        style
-            ``"screen"`` or ``"paper"``.
+        size, error
+            Size of the step and its estimated error.
+        tolerance
+            The largest error that is accepted.
+        good
+            Whether the step and its error are finite.
+        past
+            A further factor after accepted steps, by which earlier errors may enter.
         """
-        from unlazy.figures import curves
+        ratio = jnp.maximum(error / jnp.asarray(tolerance, error.dtype), 1e-6)
+        keep = good & (ratio <= 1)
+        factor = self.safety * ratio**-self.power * jnp.where(keep, past, 1.0)
+        return keep, size * jnp.where(good, jnp.clip(factor, self.least, self.most), self.least), ratio
 
-        return curves(self, probe, style)
 
-    def save(self, path: Path | str, name: str = "") -> Path:
-        """Write what the probes observed to a netCDF file, which `unlazy report` and `unlazy figure` read.
+def failure(stuck: Bool[Array, ""], good: Bool[Array, ""]) -> Int[Array, ""]:
+    """Return the code of a run that smaller steps would not help: too small, or not finite where not ``good``."""
+    return jnp.where(stuck, jnp.where(good, code(Status.step_too_small), code(Status.not_finite)), 0)
 
-        Parameters
-        ----------
-        path
-            The file; its name should end in ``.nc``.
-        name
-            What the run is called in reports; the name of the file if left out.
-        """
-        from unlazy._netcdf import write
 
-        path = Path(path)
-        return write(to_xarray(self).assign_attrs(name=name or path.stem), path)
-
-    def __repr__(self) -> str:
-        return as_text(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
+# ---------------------------------------------------------------- the right-hand side
 
 
 def gradient(trained: PyTree, frozen: PyTree, data: Samples | Dataset, loss: Loss) -> tuple[Scalar, PyTree]:
@@ -185,25 +247,69 @@ def scaled(tree: PyTree, rates: PyTree, factor: float | Scalar) -> PyTree:
     return jax.tree.map(lambda rate, leaf: (rate * jnp.asarray(factor, leaf.dtype)) * leaf, rates, tree)
 
 
+# ---------------------------------------------------------------- trees
+
+
 def finite(*trees: PyTree) -> Array:
     """Whether every entry of all floating-point leaves is finite."""
     leaves = [leaf for leaf in jax.tree.leaves(trees) if eqx.is_inexact_array(leaf)]
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
 
 
+def either(choice: Bool[Array, ""] | bool, yes: PyTree, no: PyTree) -> PyTree:
+    """One tree or the other, leaf by leaf."""
+    if choice is True:
+        return yes
+    return jax.tree.map(lambda a, b: a if a is b else jnp.where(choice, a, b), yes, no)
+
+
+def length(tree: PyTree) -> Scalar:
+    """Euclidean length of all leaves together."""
+    return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
+
+
+# ---------------------------------------------------------------- errors judged by the outputs
+
+
+def check_tolerance(tolerance: np.ndarray, step: np.ndarray | None, data: Dataset) -> None:
+    """Refuse a tolerance below rounding, or a constant step that is not positive."""
+    eps = float(jnp.finfo(data.x.dtype).eps)
+    if step is None and not float(tolerance) >= 64 * eps:
+        raise UserError(
+            f"A tolerance of {float(tolerance):g} is not above rounding: try 1e-4, or {64 * eps:.0e} at least."
+        )
+    if step is not None and not float(step) > 0:
+        raise UserError(f"A constant step must be positive, not {float(step):g}.")
+
+
+def output_scale(f: Outputs, data: Samples) -> Scalar:
+    """Root mean square of the targets, to which the tolerance refers; of the outputs where all targets are zero."""
+    targets, outputs = (jnp.sqrt(jnp.mean(jnp.square(values))) for values in (data.y, f))
+    scale = jnp.where(targets > 0, targets, outputs)
+    return jnp.where(scale > 0, scale, 1.0)
+
+
+def judged_inputs(data: Samples) -> Batch:
+    """The inputs on which errors are estimated: all that are trained on, and some of the test inputs."""
+    return data.judged(JUDGED_TEST_INPUTS)
+
+
+# ---------------------------------------------------------------- settings
 # Settings that may change without a new compilation are arrays; NumPy's, so that they keep 64 bits whatever JAX does.
+
+
 def number(value: float) -> np.ndarray:
-    """Keep a number as an array."""
+    """Store a number as an array."""
     return np.asarray(value, float)
 
 
 def number_or_none(value: float | None) -> np.ndarray | None:
-    """Keep a number as an array, and None as it is."""
+    """Store a number as an array, and None as it is."""
     return None if value is None else number(value)
 
 
 def count(value: int) -> np.ndarray:
-    """Keep a whole number as an array."""
+    """Store a number of steps as an array."""
     most = np.iinfo(np.int32).max
     if not 1 <= value <= most:
         raise UserError(f"A number of steps lies between 1 and {most}, so {value} does not.")

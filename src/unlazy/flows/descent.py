@@ -1,4 +1,4 @@
-"""Gradient descent and its relatives, many steps to one compiled call."""
+"""Gradient descent and its relatives."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jaxtyping import Array, Int
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset, Source
-from unlazy.flows._coordinates import Coordinated
-from unlazy.flows._state import State, Status, code, finite, gradient, number, scaled
+from unlazy.flows._base import Coordinates, Method, Precision
+from unlazy.flows._state import Attempt, State, Status, code, gradient, number, scaled
 from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Layout, Network, Prepared, Samples, split_trained, trained_rates
+from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates
 
 _DIVERGED = 1e8  # a loss this many times its start will not come back
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
@@ -33,18 +33,37 @@ class Memory(eqx.Module):
     key: PRNGKey
 
 
-class Descent(Coordinated):
+class Descent(Method):
     """θ ← θ - rate_k R d_k, where d_k is the optimiser's direction for the loss on all samples or on a minibatch.
 
     Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
     the gradient flow of the same t. R multiplies the optimiser's direction, as a parameter group's learning rate does
-    elsewhere. Minibatches go through a new shuffle each epoch, the last one smaller where n is no multiple of
-    ``batch``; the loss is reduced over the batch. ``clip_norm`` bounds the norm of the whole gradient before the
-    optimiser sees it, ``clip_sample`` that of each sample's gradient before they are averaged; with either, or with
-    Adam, the network stays in weights.
+    elsewhere.
 
-    With a ``source`` each step draws ``batch`` fresh samples from it instead (ren2023 Appendix E); the data set is then
-    only looked at, by probes.
+    Parameters
+    ----------
+    loss
+        The loss to descend. On a minibatch it is reduced over the batch.
+    rate
+        The learning rate.
+    optimiser
+        What direction to step in: `Plain`, `Momentum`, `Adam` or a `Transform` of Optax.
+    schedule
+        Factors on the learning rate: `Constant`, `StepDecay` or `Cosine`.
+    batch
+        Samples per minibatch; all if left out. Minibatches go through a new shuffle each epoch, the last one smaller
+        where n is not a multiple of ``batch``.
+    clip_norm
+        Bound on the norm of the whole gradient before the optimiser sees it.
+    clip_sample
+        Bound on the norm of each sample's gradient before they are averaged.
+    source
+        Where each step draws ``batch`` fresh samples from (ren2023 Appendix E); the data set is then only observed.
+    coordinates
+        ``"weights"``; ``"gram"``, where a layer is trained on fixed features and steps are linear in the gradients
+        (not with Adam, clipping or a source); or ``"auto"``, the cheaper of the two that are possible.
+    precision, memory, devices
+        As for `Exponential`.
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
@@ -55,6 +74,10 @@ class Descent(Coordinated):
     clip_norm: float | None = eqx.field(static=True, default=None)
     clip_sample: float | None = eqx.field(static=True, default=None)
     source: Source | None = None
+    coordinates: Coordinates = eqx.field(static=True, default="auto")
+    precision: Precision = eqx.field(static=True, default="full")
+    memory: float | None = eqx.field(static=True, default=None)
+    devices: int | None = eqx.field(static=True, default=None)
 
     def check(self, network: Network, data: Dataset) -> None:
         """Learning rate, batch and clips must be positive."""
@@ -70,14 +93,14 @@ class Descent(Coordinated):
             raise UserError("Fresh samples come in batches: say how many a step, for example batch = 1024.")
         if network.clips_per_sample and self.clip_sample is not None:
             raise UserError("This network was made with clip=... and bounds each sample already: drop clip_sample.")
-        if network.rescaled_parameters and self.exact_in_gram() is not None:
+        if network.rescaled_parameters and self.weights_only() is not None:
             raise UserError(
                 "Adam and clipping depend on the size of the gradient, which rescaled=True changes: make the network "
                 "with rescaled=False."
             )
 
-    def exact_in_gram(self) -> str | None:
-        """Plain descent and momentum are, on samples that stay."""
+    def weights_only(self) -> str | None:
+        """Only plain descent and momentum, on fixed samples, are the same in Gram coordinates."""
         if self.source is not None:
             return 'Gram coordinates know the training points only: fresh samples need coordinates = "weights".'
         if self.clip_norm is None and self.clip_sample is None and self.optimiser.linear:
@@ -87,15 +110,13 @@ class Descent(Coordinated):
             'momentum; what depends on the size of a gradient (Adam, clipping) needs coordinates = "weights".'
         )
 
-    def alone(self) -> bool:
-        """Minibatches are shuffled once an epoch; side by side all runs would be shuffled anew at each step."""
+    def one_by_one(self) -> bool:
+        """Minibatches are shuffled once per epoch; side by side all runs would be shuffled anew at each step."""
         return self.batch is not None and self.source is None
 
-    def prepare(self, network: Network, data: Dataset, layout: Layout) -> Prepared:
-        """Do the frozen work once, but nothing in advance for samples that are not there yet."""
-        if self.source is None:
-            return super().prepare(network, data, layout)
-        return Prepared(network, data.x, data.x_test)
+    def prepare(self, network: Network, data: Dataset) -> Prepared:
+        """Do the frozen work once, but nothing in advance for samples that are not drawn yet."""
+        return network.prepare(data) if self.source is None else Prepared(network, data.x, data.x_test)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count steps: to each time the number that comes nearest to it."""
@@ -133,45 +154,31 @@ class Descent(Coordinated):
         drawn = drawn.astype(data.dtype)
         return None, Samples(drawn.x, drawn.y, drawn.weight)
 
-    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
+    def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Start the optimiser and remember the first loss."""
-        parts: Any = split_trained(network)
-        trained, frozen = parts
-        loss = self.loss(eqx.combine(trained, frozen)(data.x), data.y, data.weight)
+        loss = self.loss(network(data.x), data.y, data.weight)
         order = None
         if self.batch is not None and self.source is None:
             size = min(self.batch, data.n)
             order = jnp.full((-(-data.n // size), size), -1, jnp.int32)
+        trained: Any = split_trained(network)[0]
         memory = Memory(self._transform().init(trained), loss, order, key)
-        count = jnp.zeros((), jnp.int32)
-        good = finite(trained, loss)
-        status, unknown = jnp.where(good, 0, code(Status.not_finite)), jnp.full_like(loss, jnp.nan)
-        return State(trained, memory, count, count, count, status, jnp.zeros_like(count), unknown)
+        unknown = jnp.full_like(loss, jnp.nan)
+        return State.initial(network, memory, remaining=jnp.zeros((), jnp.int32), error=unknown, check=loss)
 
-    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
-        """Make up to ``budget`` steps."""
-        transform, last = self._transform(), state.steps + budget
-        rates = trained_rates(eqx.combine(state.trained, frozen))
-
-        def going(s: State) -> Array:
-            return (s.left > 0) & (s.code == 0) & (s.steps < last)
-
-        def body(s: State) -> State:
-            order, sample = self._samples(s, data)
-            loss, slope = self._gradient(s.trained, frozen, sample)
-            direction, optimiser = transform.update(slope, s.memory.optimiser, s.trained)
-            rate = jnp.asarray(self.rate) * self.schedule(s.steps)
-            step = scaled(direction, rates, -rate)
-            moved = jax.tree.map(jnp.add, s.trained, step)
-            # A NaN in any gradient reaches the loss one step later at the latest, so the loss alone is watched.
-            good = jnp.isfinite(loss)
-            wild = loss > _DIVERGED * jnp.maximum(s.memory.first_loss, jnp.finfo(loss.dtype).tiny)
-            trouble = jnp.where(good, jnp.where(wild, code(Status.diverged), 0), code(Status.not_finite))
-            memory = Memory(optimiser, s.memory.first_loss, order, s.memory.key)
-            status = trouble.astype(s.code.dtype)
-            return State(moved, memory, s.left - 1, s.steps + 1, s.rejected, status, s.evaluations + 1, s.error)
-
-        return jax.lax.while_loop(going, body, state)
+    def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
+        """Make one step of descent, whatever the size that remains."""
+        memory, rates = state.memory, trained_rates(eqx.combine(state.trained, frozen))
+        order, sample = self._samples(state, data)
+        loss, slope = self._gradient(state.trained, frozen, sample)
+        direction, optimiser = self._transform().update(slope, memory.optimiser, state.trained)
+        rate = jnp.asarray(self.rate) * self.schedule(state.steps)
+        moved = jax.tree.map(jnp.add, state.trained, scaled(direction, rates, -rate))
+        # A NaN in any gradient reaches the loss one step later at the latest, so only the loss is checked.
+        wild = loss > _DIVERGED * jnp.maximum(memory.first_loss, jnp.finfo(loss.dtype).tiny)
+        failure = jnp.where(wild, code(Status.diverged), 0)
+        failure = jnp.where(jnp.isfinite(loss), failure, code(Status.not_finite))
+        return Attempt(moved, Memory(optimiser, memory.first_loss, order, memory.key), 1, failure=failure)
 
 
 def _next_batch(memory: Memory, step: Int[Array, ""], data: Samples) -> tuple[Array | None, Samples]:

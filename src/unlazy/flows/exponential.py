@@ -6,35 +6,72 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._linalg import eigh
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._attempt import Attempt, either, settled
-from unlazy.flows._coordinates import Coordinated
-from unlazy.flows._decay import Decay
-from unlazy.flows._outputs import check_tolerance, output_scale, watched
-from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none
+from unlazy.flows._base import Coordinates, Method, Precision
+from unlazy.flows._state import (
+    Attempt,
+    Controller,
+    State,
+    check_tolerance,
+    count,
+    either,
+    failure,
+    finite,
+    judged_inputs,
+    number,
+    number_or_none,
+    output_scale,
+)
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Samples, View, split_trained
+from unlazy.networks import Network, Samples, View
 
-# A PI controller: proportional to the error with some memory of the last one, so that steps settle without rejections.
-_GROWTH, _SHRINK, _SAFETY, _POWER, _PAST = 3.0, 0.3, 0.9, 0.2, 0.1
+# Proportional to the error with some memory of the last one, so that steps settle without rejections.
+_CONTROLLER, _PAST = Controller(power=0.2, safety=0.9, least=0.3, most=3.0), 0.1
 _PASSES = 3  # two gradients and a kernel, which costs as much
+
+
+class Decay(eqx.Module):
+    """The linear flow r' = -Θ Ω r of the residual with a frozen kernel, solved exactly; dL/df = Ω r for squared loss.
+
+    In the eigenbasis of Ω^½ Θ Ω^½ (n k x n k) every mode of the residual decays by itself.
+    """
+
+    loading: Float[Array, " nk"]  # the diagonal of Ω^½
+    rates: Float[Array, " nk"]
+    modes: Float[Array, "nk nk"]
+
+    def __init__(self, kernel: Float[Array, "..."], data: Samples, loss: Loss) -> None:
+        f = jnp.zeros_like(data.y)
+        # Ω is the slope of the loss at unit residual, whatever its reduction, half and weights are.
+        self.loading = jnp.sqrt(loss.slope(jnp.ones_like(f), f, data.weight)).reshape(-1)
+        square = self.loading[:, None] * kernel.reshape(f.size, f.size) * self.loading[None, :]
+        values, self.modes = eigh(square)
+        self.rates = jnp.maximum(values, 0.0)
+
+    def signal(self, residual: Outputs, time: Scalar) -> Outputs:
+        """Ω ∫_0^t exp(-Θ Ω s) r ds, from t φ(λ t) mode by mode, without dividing by a zero eigenvalue."""
+        exponent = self.rates * time
+        safe = jnp.where(exponent > 0, exponent, 1.0)
+        integral = time * jnp.where(exponent > 0, -jnp.expm1(-safe) / safe, 1.0)
+        modes = self.modes.T @ (self.loading * residual.reshape(-1))
+        return (self.loading * (self.modes @ (integral * modes))).reshape(residual.shape)
 
 
 class Memory(eqx.Module):
     """What the next step starts from."""
 
-    step: Scalar  # its size, were there no save time in the way
     ratio: Scalar  # of the last error to the tolerance
     scale: Scalar  # of the outputs
     view: View
     decay: Decay  # in the last step's kernel
 
 
-class Exponential(Coordinated):
+class Exponential(Method):
     """Exponential rule for squared loss: r' = -Θ̄ Ω r is solved exactly, Θ̄ being the kernel averaged over the step.
 
     Along the flow the residual r = f - y obeys r' = -Θ(t) Ω r, where dL/df = Ω r. With the last step's kernel a step is
@@ -47,12 +84,39 @@ class Exponential(Coordinated):
     what they are; the root mean square of the difference stays below ``tolerance`` times that of the targets. Nothing
     is asked of single neurons. For smooth activations the rule is of second order. A step costs two gradients, one
     kernel and one eigendecomposition of an n k x n k matrix.
+
+    Parameters
+    ----------
+    loss
+        A quadratic loss.
+    tolerance
+        Largest error of a step in the outputs, relative to the targets.
+    max_steps
+        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
+    step
+        Constant size of all steps; if left out, the tolerance decides.
+    coordinates
+        ``"weights"``; ``"gram"``, where a layer is trained on fixed features; or ``"auto"``, the cheaper of the two:
+        a gradient costs 4 m D n operations in weights and 2 m n² in Gram coordinates, which are the same flow up to
+        rounding. An infinite embedding (D = ∞) has Gram coordinates only.
+    precision
+        ``"full"``, or ``"mixed"`` (Gram coordinates, float64 data): matrix products and activations in float32;
+        coefficients, outputs and residuals are added up in float64.
+    memory
+        Bound in GiB on what a run in Gram coordinates may take, all that is free if left out. Where not everything
+        fits, neurons are processed slab by slab, at up to twice the work.
+    devices
+        Number of devices that share the neurons; if left out, all whose number divides the width.
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    coordinates: Coordinates = eqx.field(static=True, default="auto")
+    precision: Precision = eqx.field(static=True, default="full")
+    memory: float | None = eqx.field(static=True, default=None)
+    devices: int | None = eqx.field(static=True, default=None)
 
     def check(self, network: Network, data: Dataset) -> None:
         """Squared loss and a tolerance within reach."""
@@ -67,67 +131,38 @@ class Exponential(Coordinated):
             )
         check_tolerance(self.tolerance, self.step, data)
 
-    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count time itself."""
-        return times, times
-
-    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
+    def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Choose a first step well below the fastest time scale."""
-        trained = split_trained(network)[0]
-        view = network.view(watched(data))
+        view = network.view(judged_inputs(data))
         f = view.outputs[: data.n]
-        kernel = network.chord(view, jnp.zeros_like(f), watched(data)).kernel[: data.n]
+        kernel = network.chord(view, jnp.zeros_like(f), judged_inputs(data)).kernel[: data.n]
         decay = Decay(kernel, data, self.loss)
         largest = decay.rates[-1]
         first = 0.1 / jnp.maximum(largest, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
-        memory = Memory(jnp.asarray(first, f.dtype), jnp.ones((), f.dtype), output_scale(f, data), view, decay)
-        zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
-        good = finite(trained, f, largest)
-        one = jnp.ones((), jnp.int32)
-        return State(trained, memory, zero, none, none, jnp.where(good, 0, code(Status.not_finite)), one, zero)
+        memory = Memory(jnp.ones((), f.dtype), output_scale(f, data), view, decay)
+        return State.initial(network, memory, jnp.asarray(first, f.dtype), evaluations=1, check=(f, largest))
 
-    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
-        """Step until the time left is used up."""
-        last = state.steps + state.rejected + budget
-        x = watched(data)
-
-        def going(s: State) -> Array:
-            return (s.left > 0) & (s.code == 0) & (s.steps + s.rejected < last)
-
-        def body(s: State) -> State:
-            size = jnp.minimum(s.memory.step, s.left)
-            clipped = size < s.memory.step
-            here, before = eqx.combine(s.trained, frozen), s.memory.view
-            residual = before.outputs[: data.n] - data.y
-            chord = here.chord(before, s.memory.decay.signal(residual, size), x)
-            decay = Decay(chord.kernel[: data.n], data, self.loss)
-            signal = decay.signal(residual, size)
-            moved = jax.tree.map(jnp.add, s.trained, chord.response(signal))
-            after = eqx.combine(moved, frozen).view(x)
-            error = _defect(before, after, chord.kernel, signal) / s.memory.scale
-            good = finite(moved, error)
-            if self.step is None:
-                ratio = jnp.maximum(error / jnp.asarray(self.tolerance, error.dtype), 1e-6)
-                keep = good & (ratio <= 1)
-                growth = _SAFETY * ratio**-_POWER * jnp.where(keep, s.memory.ratio**_PAST, 1.0)
-                proposed = size * jnp.where(good, jnp.clip(growth, _SHRINK, _GROWTH), _SHRINK)
-                step = jnp.where(keep & clipped, jnp.maximum(proposed, s.memory.step), proposed)
-            else:
-                keep, step, ratio = good, s.memory.step, s.memory.ratio
-            # Far below the fastest time scale nothing is gained any more: what is left is rounding, or no number.
-            stuck = ~keep & (size * s.memory.decay.rates[-1] < 1e-6)
-            attempt = Attempt(moved, size, keep, good, stuck, error, _PASSES)
-            # The attempt's kernel serves the next guess even where the attempt was rejected, if it is a number at all.
-            memory = Memory(
-                step,
-                jnp.where(keep, ratio, s.memory.ratio),
-                s.memory.scale,
-                either(keep, after, before),
-                either(good, decay, s.memory.decay),
-            )
-            return settled(s, attempt, memory, self.max_steps)
-
-        return jax.lax.while_loop(going, body, state)
+    def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
+        """Guess with the last kernel, then step with the kernel averaged over the way to that guess."""
+        memory, x = state.memory, judged_inputs(data)
+        here, before = eqx.combine(state.trained, frozen), memory.view
+        residual = before.outputs[: data.n] - data.y
+        chord = here.chord(before, memory.decay.signal(residual, size), x)
+        decay = Decay(chord.kernel[: data.n], data, self.loss)
+        signal = decay.signal(residual, size)
+        moved = jax.tree.map(jnp.add, state.trained, chord.response(signal))
+        after = eqx.combine(moved, frozen).view(x)
+        error = _defect(before, after, chord.kernel, signal) / memory.scale
+        good = finite(moved, error)
+        keep, step, ratio = good, state.step, memory.ratio
+        if self.step is None:
+            keep, step, ratio = _CONTROLLER(size, error, self.tolerance, good, memory.ratio**_PAST)
+        # Far below the fastest time scale nothing is gained any more: what is left is rounding, or not a number.
+        stuck = ~keep & (size * memory.decay.rates[-1] < 1e-6)
+        # The attempt's kernel serves the next guess even where the attempt was rejected, if it is finite.
+        rejected = Memory(memory.ratio, memory.scale, before, either(good, decay, memory.decay))
+        accepted = Memory(ratio, memory.scale, after, decay)
+        return Attempt(moved, accepted, size, keep, step, state.step, rejected, failure(stuck, good), error, _PASSES)
 
 
 def _defect(before: View, after: View, kernel: Array, signal: Outputs) -> Float[Array, ""]:

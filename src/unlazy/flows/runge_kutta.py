@@ -9,14 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows._attempt import Attempt, either, length, settled
-from unlazy.flows._coordinates import Coordinated
-from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
+from unlazy.flows._base import Coordinates, Method, Precision
+from unlazy.flows._state import Attempt, State, count, failure, finite, length, number, number_or_none, velocity
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, split_trained
 
@@ -24,21 +23,34 @@ from unlazy.networks import Network, Samples, split_trained
 class Memory(eqx.Module):
     """What the solver remembers between steps."""
 
-    step: Any  # the size of the next step, were there no save time in the way
     solver: PyTree
     controller: PyTree
 
 
-class RungeKutta(Coordinated):
+class RungeKutta(Method):
     """Integrates the flow of any network and loss with error control on its parameters.
 
     Each step's estimated error stays below ``atol + rtol |θ|`` (root mean square over all trained parameters). Steps
-    end exactly on the times asked for, so nothing is interpolated. ``solver`` is any Runge-Kutta method of Diffrax;
-    with ``step`` it takes constant steps of that size instead of controlling the error.
+    end exactly on the save times, so nothing is interpolated.
 
     In Gram coordinates the tolerance applies to the coefficients B. With kinks (ReLU) neurons come to slide along
     h_j(x) = 0, where no error control on single parameters can take long steps: such a run is right but slow, and
     `GradientFlow` chooses other methods for it.
+
+    Parameters
+    ----------
+    loss
+        The loss to descend.
+    rtol, atol
+        Relative and absolute tolerance.
+    max_steps
+        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
+    step
+        Constant size of all steps; if left out, the tolerances decide.
+    solver
+        Any Runge-Kutta method of Diffrax.
+    coordinates, precision, memory, devices
+        As for `Exponential`.
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
@@ -47,6 +59,10 @@ class RungeKutta(Coordinated):
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
     solver: diffrax.AbstractSolver = diffrax.Tsit5()
+    coordinates: Coordinates = eqx.field(static=True, default="auto")
+    precision: Precision = eqx.field(static=True, default="full")
+    memory: float | None = eqx.field(static=True, default=None)
+    devices: int | None = eqx.field(static=True, default=None)
 
     def check(self, network: Network, data: Dataset) -> None:
         """Tolerances must be positive and within reach of the precision."""
@@ -65,10 +81,6 @@ class RungeKutta(Coordinated):
                 f"try rtol = {64 * eps:.0e} or more, or float64."
             )
 
-    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count time itself."""
-        return times, times
-
     def _terms(self) -> diffrax.ODETerm:
         # Autonomous, so the solver may believe that every step starts at 0: no digits are lost to a large t.
         return diffrax.ODETerm(lambda _, y, args: velocity(y, *args))
@@ -79,66 +91,52 @@ class RungeKutta(Coordinated):
             return 1  # Euler and its like
         return tableau.num_stages - bool(getattr(tableau, "fsal", False))
 
-    def _order(self, terms: diffrax.ODETerm) -> Any:
-        return self.solver.error_order(terms)
-
     def _controller(self, dtype: jnp.dtype) -> diffrax.PIDController:
         # Proportional and integral: steps bounded by stability then settle instead of being rejected now and again.
         rtol, atol = (jnp.asarray(tol, dtype) for tol in (self.rtol, self.atol))
         return diffrax.PIDController(rtol=rtol, atol=atol, pcoeff=0.3, icoeff=0.4)
 
-    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
-        """Look at the first velocity: a NaN is noticed here, and the size of the first step chosen."""
+    def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
+        """Choose the size of the first step by the velocity at the start."""
         trained, frozen = split_trained(network)
         args, terms, zero = (frozen, data, self.loss), self._terms(), jnp.zeros((), data.dtype)
+        step, control = jnp.asarray(0.0 if self.step is None else self.step, zero.dtype), None
         if self.step is None:
-            order = self._order(terms)
-            unit = jnp.ones_like(zero)
-            end, control = self._controller(zero.dtype).init(
+            order, unit = self.solver.error_order(terms), jnp.ones_like(zero)
+            step, control = self._controller(zero.dtype).init(
                 terms, zero, unit, trained, None, args, self.solver.func, order
             )
+        solver = self.solver.init(terms, zero, step, trained, args)
+        # Flags are made arrays too, so that the state never changes its types.
+        step, memory = jax.tree.map(jnp.asarray, (step, Memory(solver, control)))
+        return State.initial(network, memory, step, remaining=zero, evaluations=1, check=velocity(trained, *args))
+
+    def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
+        """Make one step of the solver, and ask the controller."""
+        args, terms, dtype = (frozen, data, self.loss), self._terms(), state.remaining.dtype
+        zero, info, memory = jnp.zeros((), dtype), jnp.finfo(dtype), state.memory
+        y, error, _, solver, _ = self.solver.step(terms, zero, size, state.trained, args, memory.solver, False)
+        good = finite(y)
+        if self.step is None:
+            # A step over the edge of what is finite has no error estimate; call it infinitely bad.
+            error = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, jnp.inf), error)
+            order: Any = self.solver.error_order(terms)
+            keep, t0, t1, _, control, _ = self._controller(dtype).adapt_step_size(
+                zero, size, state.trained, y, args, error, order, memory.controller
+            )
+            keep, step = keep & good, jnp.where(good, t1 - t0, size / 10)
+            missed = length(error) / jnp.maximum(length(y), info.tiny)
+            change = length(jax.tree.map(jnp.subtract, y, state.trained))
+            stuck = ~keep & (change <= 4 * info.eps * length(state.trained))
         else:
-            end, control = jnp.asarray(self.step, zero.dtype), None
-        solver = self.solver.init(terms, zero, end, trained, args)
-        good = finite(trained, velocity(trained, *args))
-        count = jnp.zeros((), jnp.int32)
-        memory = jax.tree.map(
-            jnp.asarray, Memory(end, solver, control)
-        )  # flags too, so that the state never changes kind
-        status = jnp.where(good, 0, code(Status.not_finite))
-        return State(trained, memory, zero, count, count, status, jnp.ones_like(count), zero)
-
-    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
-        """Step until the time left is used up."""
-        args, terms, dtype = (frozen, data, self.loss), self._terms(), state.left.dtype
-        controller = self._controller(dtype)
-        zero, eps = jnp.zeros((), dtype), jnp.finfo(dtype).eps
-        last = state.steps + state.rejected + budget
-
-        def going(s: State) -> Array:
-            return (s.left > 0) & (s.code == 0) & (s.steps + s.rejected < last)
-
-        def body(s: State) -> State:
-            size = jnp.minimum(s.memory.step, s.left)
-            clipped = size < s.memory.step
-            y, error, _, solver, _ = self.solver.step(terms, zero, size, s.trained, args, s.memory.solver, False)
-            good = finite(y)
-            if self.step is None:
-                # A step over the edge of what is finite has no error estimate; call it infinitely bad.
-                error = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, jnp.inf), error)
-                keep, t0, t1, _, control, _ = controller.adapt_step_size(
-                    zero, size, s.trained, y, args, error, self._order(terms), s.memory.controller
-                )
-                keep = keep & good
-                proposed = jnp.where(good, t1 - t0, size / 10)
-                step = jnp.where(keep & clipped, jnp.maximum(proposed, s.memory.step), proposed)
-                missed = length(error) / jnp.maximum(length(y), jnp.finfo(dtype).tiny)
-                stuck = ~keep & (length(jax.tree.map(jnp.subtract, y, s.trained)) <= 4 * eps * length(s.trained))
-            else:
-                keep, control, step, stuck, missed = good, None, s.memory.step, ~good, jnp.nan
-            keep, stuck = jnp.asarray(keep), jnp.asarray(stuck | ~jnp.isfinite(step))
-            memory = Memory(step, either(keep, solver, s.memory.solver), either(keep, control, s.memory.controller))
-            attempt = Attempt(y, size, keep, good, stuck, jnp.asarray(missed), self._stages())
-            return settled(s, attempt, memory, self.max_steps)
-
-        return jax.lax.while_loop(going, body, state)
+            keep, control, step, stuck, missed = good, None, state.step, ~good, jnp.nan
+        return Attempt(
+            y,
+            Memory(solver, control),
+            size,
+            keep,
+            step,
+            failure=failure(jnp.asarray(stuck | ~jnp.isfinite(step)), good),
+            error=jnp.asarray(missed),
+            evaluations=self._stages(),
+        )

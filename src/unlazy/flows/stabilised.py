@@ -12,41 +12,52 @@ from jaxtyping import Array, Bool, Float, Int
 
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._attempt import Attempt, either, length, settled
-from unlazy.flows._coordinates import Coordinated
-from unlazy.flows._outputs import check_tolerance, output_scale, watched
-from unlazy.flows._state import State, Status, code, count, finite, number, number_or_none, velocity
+from unlazy.flows._base import Coordinates, Method, Precision
+from unlazy.flows._state import (
+    Attempt,
+    Controller,
+    State,
+    check_tolerance,
+    count,
+    failure,
+    finite,
+    judged_inputs,
+    length,
+    number,
+    number_or_none,
+    output_scale,
+    velocity,
+)
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, split_trained
 
-_FEWEST = 3  # stages
-_KINKED = 8  # ... of a step of full length at kinks, where the error is in proportion to h/s whatever s is
-_MOST = 100  # what rounding adds stays below 1e-5 in float32 up to here
-_DAMPING = 2 / 13
-_REACH = 2 / 3 * (1 - 2 / 15 * _DAMPING)  # s stages are stable for h λ up to this times s² - 1
-_GROWTH, _SHRINK, _SAFETY = 3.0, 0.2, 0.8
-_MARGIN = 1.2  # a power iteration sees the largest eigenvalue from below, and it may grow within the step
-_ITERATIONS = 20  # of them at the start at most,
-_SETTLED = 0.01  # until one changes the rate by less than this share; then one a step until that is so again, or
-_SELDOM = 8  # one in so many where it is, and where the fewest stages are stable even at
-_FAR = 2  # times the rate
-_FRESH = 0.05  # the share of the last error in a power iteration
-_SURE = 0.5  # a step cut to less than this share of what the tolerance allows needs no estimate of its error
+MIN_STAGES = 3
+MIN_STAGES_KINKED = 8  # of a step of full length at kinks, where the error is in proportion to h/s whatever s is
+MAX_STAGES = 100  # what rounding adds stays below 1e-5 in float32 up to here
+DAMPING = 2 / 13
+REACH = 2 / 3 * (1 - 2 / 15 * DAMPING)  # s stages are stable for h λ up to this times s² - 1
+CONTROLLER = Controller(power=1 / 3, safety=0.8, least=0.2, most=3.0)
+RATE_MARGIN = 1.2  # a power iteration sees the largest eigenvalue from below, and it may grow within the step
+MAX_ITERATIONS = 20  # of the power method at the start, which ends earlier
+RATE_TOLERANCE = 0.01  # once an iteration changes the rate by less than this share; later there is one per step
+ITERATION_PERIOD = 8  # until that is so again, and one in so many steps where the rate has converged, or where
+RATE_GROWTH = 2  # times the rate would still be stable with the fewest stages
+ERROR_SHARE = 0.05  # of the last error in a power iteration
+TRUSTED_CUT = 0.5  # a step cut to less than this share of what the tolerance allows needs no error estimate
 
 
 class Memory(eqx.Module):
-    """What is known where a step starts, and how it should be made."""
+    """What is known where a step starts."""
 
-    step: Scalar  # its size, were there no save time in the way
     scale: Scalar  # of the outputs
     velocity: PyTree  # θ' = -R ∇L
     mode: Float[Array, "n *k"]  # the fastest mode of the residual, as far as it is known
     rate: Scalar  # ... and how fast it decays
-    calm: Bool[Array, ""]  # the last power iteration found the rate that the one before it did
-    miss: Float[Array, "n *k"]  # the error of the last step, kept or not
+    converged: Bool[Array, ""]  # the last power iteration found the rate that the one before it did
+    error: Float[Array, "n *k"]  # of the last step in the training outputs, accepted or not
 
 
-class Stabilised(Coordinated):
+class Stabilised(Method):
     """Second-order Runge-Kutta-Chebyshev method, for any loss and network, with error control on the outputs only.
 
     Along the flow the residual decays at rates up to λ, the largest eigenvalue of Ω^½ Θ Ω^½ with Ω = d²L/df². A
@@ -58,135 +69,122 @@ class Stabilised(Coordinated):
     The error of a step is estimated in the outputs, on training inputs and up to 64 test inputs. Its root mean square
     stays below ``tolerance`` times that of the targets. Nothing is asked of single neurons, which with ReLU slide along
     h_j(x) = 0 and chatter; what their chatter does to the outputs falls as h / √m, so with kinks small tolerances cost
-    in proportion: 1e-2 suits most. With ``step`` all steps have that size, or what 100 stages allow.
+    in proportion: 1e-2 suits most.
+
+    Parameters
+    ----------
+    loss
+        The loss to descend.
+    tolerance
+        Largest error of a step in the outputs, relative to the targets.
+    max_steps
+        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
+    step
+        Constant size of all steps, or what 100 stages allow if that is less; if left out, the tolerance decides.
+    coordinates, precision, memory, devices
+        As for `Exponential`.
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    coordinates: Coordinates = eqx.field(static=True, default="auto")
+    precision: Precision = eqx.field(static=True, default="full")
+    memory: float | None = eqx.field(static=True, default=None)
+    devices: int | None = eqx.field(static=True, default=None)
 
     def check(self, network: Network, data: Dataset) -> None:
         """A tolerance within reach, or a positive step."""
         check_tolerance(self.tolerance, self.step, data)
 
-    def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count time itself."""
-        return times, times
-
-    def begin(self, network: Network, data: Samples, *, key: PRNGKey) -> State:
+    def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""
         trained, frozen = split_trained(network)
         f, speed = network(data.x), velocity(trained, frozen, data, self.loss)
-        zero, none = jnp.zeros((), f.dtype), jnp.zeros((), jnp.int32)
         mode = jax.random.normal(jax.random.key(0), f.shape, f.dtype)  # any will do that has something of all modes
-        mode, rate, iterations = _searched(network, data, self.loss, mode)
+        mode, rate, iterations = _converged_rate(network, data, self.loss, mode)
         first = 0.1 / jnp.maximum(rate, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
-        memory = Memory(
-            step=jnp.asarray(first, f.dtype),
-            scale=output_scale(f, data),
-            velocity=speed,
-            mode=mode,
-            rate=rate,
-            calm=jnp.asarray(True),
-            miss=jnp.zeros_like(f),
+        memory = Memory(output_scale(f, data), speed, mode, rate, jnp.asarray(True), jnp.zeros_like(f))
+        step, evaluations = jnp.asarray(first, f.dtype), 1 + 2 * iterations
+        return State.initial(network, memory, step, evaluations=evaluations, check=(step, memory))
+
+    def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
+        """Follow the fastest rate, and take as many stages as it asks for."""
+        m, here, info = state.memory, eqx.combine(state.trained, frozen), jnp.finfo(size.dtype)
+        shortest, longest = (REACH * (stages**2 - 1) for stages in (MIN_STAGES, MAX_STAGES))
+        due = (state.steps + state.rejected) % ITERATION_PERIOD == 0
+        iterate = due | (~m.converged & (RATE_GROWTH * RATE_MARGIN * m.rate * size > shortest))
+        mode, rate = jax.lax.cond(
+            iterate,
+            lambda: _power_iteration(here, data, self.loss, _with_error(m.mode, m.error)),
+            lambda: (m.mode, m.rate),
         )
-        status = jnp.where(finite(trained, memory), 0, code(Status.not_finite))
-        return State(trained, memory, zero, none, none, status, 1 + 2 * iterations, zero)
-
-    def advance(self, state: State, frozen: PyTree, data: Samples, budget: Int[Array, ""]) -> State:
-        """Step until the time left is used up."""
-        last = state.steps + state.rejected + budget
-        x, info = watched(data), jnp.finfo(state.left.dtype)
+        fast = jnp.maximum(RATE_MARGIN * rate, info.tiny)
+        uncut, size = (jnp.minimum(one, longest / fast) for one in (state.step, size))
+        stages = jnp.ceil(jnp.sqrt(1 + size * fast / REACH))
+        # A step that a save time cuts short needs fewer of the stages that kinks ask for.
         kinked = frozen.has_kinks
-        near, far = (_REACH * (stages**2 - 1) for stages in (_FEWEST, _MOST))
-
-        def going(s: State) -> Array:
-            return (s.left > 0) & (s.code == 0) & (s.steps + s.rejected < last)
-
-        def body(s: State) -> State:
-            m, here, done = s.memory, eqx.combine(s.trained, frozen), s.steps + s.rejected
-            often = done % _SELDOM == 0
-            look = often | (~m.calm & (_FAR * _MARGIN * m.rate * jnp.minimum(m.step, s.left) > near))
-            mode, rate = jax.lax.cond(
-                look,
-                lambda: _fastest(here, data, self.loss, _freshened(m.mode, m.miss)),
-                lambda: (m.mode, m.rate),
+        fewest = jnp.maximum(jnp.ceil(MIN_STAGES_KINKED * size / uncut), MIN_STAGES) if kinked else MIN_STAGES
+        stages = jnp.clip(stages, fewest, MAX_STAGES).astype(jnp.int32)
+        rows = jnp.asarray(_table(kinked), size.dtype)[stages]
+        change, missed = _chebyshev(rows, stages, size, state.trained, m.velocity, frozen, data, self.loss)
+        moved = jax.tree.map(jnp.add, state.trained, change)
+        speed = velocity(moved, frozen, data, self.loss)
+        trusted = (size < TRUSTED_CUT * uncut) & ~due & (self.step is None)
+        last_error, error = jax.lax.cond(
+            trusted,
+            lambda: (m.error, (jnp.asarray(self.tolerance, size.dtype) * (size / uncut) ** 3)),
+            lambda: _output_error(here.push(judged_inputs(data), missed), m.scale, data.n),
+        )
+        good = finite(moved, speed, error)
+        if self.step is None:
+            keep, step, _ = CONTROLLER(size, error, self.tolerance, good)
+            # Where the flow has come to rest every step is lost in rounding, so only short ones say something.
+            stuck = jax.lax.cond(
+                ~keep & (size * fast < 1e-6),
+                lambda: length(change) <= 4 * info.eps * length(state.trained),
+                lambda: jnp.zeros((), bool),
             )
-            fast = jnp.maximum(_MARGIN * rate, info.tiny)
-            planned = jnp.minimum(m.step, far / fast)
-            size = jnp.minimum(planned, s.left)
-            stages = jnp.ceil(jnp.sqrt(1 + size * fast / _REACH))
-            # A step that a save time cuts short needs fewer of the stages that kinks ask for.
-            fewest = jnp.maximum(jnp.ceil(_KINKED * size / planned), _FEWEST) if kinked else _FEWEST
-            stages = jnp.clip(stages, fewest, _MOST).astype(jnp.int32)
-            rows = jnp.asarray(_table(kinked), size.dtype)[stages]
-            change, missed = _chebyshev(rows, stages, size, s.trained, m.velocity, frozen, data, self.loss)
-            moved = jax.tree.map(jnp.add, s.trained, change)
-            speed = velocity(moved, frozen, data, self.loss)
-            sure = (size < _SURE * planned) & ~often & (self.step is None)
-            miss, error = jax.lax.cond(
-                sure,
-                lambda: (m.miss, (jnp.asarray(self.tolerance, size.dtype) * (size / planned) ** 3)),
-                lambda: _weighed(here.push(x, missed), m.scale, data.n),
-            )
-            good = finite(moved, speed, error)
-            if self.step is None:
-                ratio = error / jnp.asarray(self.tolerance, error.dtype)
-                keep = good & (ratio <= 1)
-                growth = _SAFETY * jnp.maximum(ratio, info.tiny) ** (-1 / 3)
-                proposed = size * jnp.where(good, jnp.clip(growth, _SHRINK, _GROWTH), _SHRINK)
-                step = jnp.where(keep & (size < planned), jnp.maximum(proposed, planned), proposed)
-                # Where the flow has come to rest every step is lost in rounding, so only short ones say something.
-                stuck = jax.lax.cond(
-                    ~keep & (size * fast < 1e-6),
-                    lambda: length(change) <= 4 * info.eps * length(s.trained),
-                    lambda: jnp.zeros((), bool),
-                )
-            else:
-                keep, step, stuck = good, m.step, ~good
-            memory = Memory(
-                step=step,
-                scale=m.scale,
-                velocity=either(keep, speed, m.velocity),
-                mode=mode,
-                rate=rate,
-                calm=keep & jnp.where(look, jnp.abs(rate - m.rate) <= _SETTLED * rate, m.calm),
-                miss=jnp.where(good, miss, 0),
-            )
-            cost = stages + ~sure + 2 * look  # the estimate costs one more and a power iteration two
-            return settled(s, Attempt(moved, size, keep, good, stuck, error, cost), memory, self.max_steps)
-
-        return jax.lax.while_loop(going, body, state)
+        else:
+            keep, step, stuck = good, state.step, ~good
+        converged = jnp.where(iterate, jnp.abs(rate - m.rate) <= RATE_TOLERANCE * rate, m.converged)
+        accepted = Memory(m.scale, speed, mode, rate, converged, last_error)
+        last_error = jnp.where(good, last_error, 0)
+        rejected = Memory(m.scale, m.velocity, mode, rate, jnp.zeros_like(converged), last_error)
+        cost = stages + ~trusted + 2 * iterate  # the estimate costs one more and a power iteration two
+        return Attempt(moved, accepted, size, keep, step, uncut, rejected, failure(stuck, good), error, cost)
 
 
-def _weighed(missed: Array, scale: Scalar, n: int) -> tuple[Outputs, Scalar]:
+def _output_error(missed: Array, scale: Scalar, n: int) -> tuple[Outputs, Scalar]:
     # The error of a step in the outputs: what it is on training inputs, and its relative size on all.
     return missed[:n], _size(missed) / scale
 
 
-def _searched(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar, Int[Array, ""]]:
+def _converged_rate(
+    network: Network, data: Samples, loss: Loss, mode: Outputs
+) -> tuple[Outputs, Scalar, Int[Array, ""]]:
     """The fastest mode and its rate, by power iteration from scratch, and how many iterations that took."""
 
-    def unsettled(found: tuple[Outputs, Scalar, Scalar, Array]) -> Array:
+    def changing(found: tuple[Outputs, Scalar, Scalar, Array]) -> Array:
         _, rate, before, iterations = found
-        return (iterations < _ITERATIONS) & (jnp.abs(rate - before) > _SETTLED * rate)
+        return (iterations < MAX_ITERATIONS) & (jnp.abs(rate - before) > RATE_TOLERANCE * rate)
 
     def iterate(found: tuple[Outputs, Scalar, Scalar, Array]) -> tuple[Outputs, Scalar, Scalar, Array]:
         mode, rate, _, iterations = found
-        return *_fastest(network, data, loss, mode), rate, iterations + 1
+        return *_power_iteration(network, data, loss, mode), rate, iterations + 1
 
-    one = (*_fastest(network, data, loss, mode), jnp.zeros((), mode.dtype), jnp.ones((), jnp.int32))
-    mode, rate, _, iterations = jax.lax.while_loop(unsettled, iterate, one)
+    one = (*_power_iteration(network, data, loss, mode), jnp.zeros((), mode.dtype), jnp.ones((), jnp.int32))
+    mode, rate, _, iterations = jax.lax.while_loop(changing, iterate, one)
     return mode, rate, iterations
 
 
-def _freshened(mode: Outputs, miss: Outputs) -> Outputs:
+def _with_error(mode: Outputs, error: Outputs) -> Outputs:
     # A mode that overtakes the one followed may have been rounded away from it; once unstable, it is in the error.
-    return mode + _FRESH * miss * (length(mode) / jnp.maximum(length(miss), jnp.finfo(mode.dtype).tiny))
+    return mode + ERROR_SHARE * error * (length(mode) / jnp.maximum(length(error), jnp.finfo(mode.dtype).tiny))
 
 
-def _fastest(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar]:
+def _power_iteration(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar]:
     """One power iteration u ← ΘΩu, and |ΘΩu| / |u| in the norm of Ω: at most the largest eigenvalue of Ω^½ΘΩ^½."""
     f = network(data.x)
 
@@ -230,8 +228,8 @@ def _chebyshev(
 @functools.cache
 def _table(kinked: bool) -> np.ndarray:
     # For all numbers of stages, so that it may change in compiled code; in 64 bits, as recurrences lose digits.
-    table = np.zeros((_MOST + 1, _MOST + 1, 5))
-    for stages in range(_FEWEST, _MOST + 1):
+    table = np.zeros((MAX_STAGES + 1, MAX_STAGES + 1, 5))
+    for stages in range(MIN_STAGES, MAX_STAGES + 1):
         table[stages, : stages + 1] = coefficients(stages, kinked)
     return table
 
@@ -245,7 +243,7 @@ def coefficients(stages: int, kinked: bool) -> np.ndarray:
     1 + z + z²/2 + ..., whatever the other b_j are: theirs, b_j = T_j''/T_j'², make every stage of second order; with
     b_j = 1/T_j no γ̃_j is left, stages reach out to 3 h, κ = 1/3 or so, and all weights of the F_j are positive.
     """
-    at = 1 + _DAMPING / stages**2  # w_0
+    at = 1 + DAMPING / stages**2  # w_0
     value, slope, bend = (np.zeros(stages + 1) for _ in range(3))  # T_j, T_j' and T_j'' there
     value[:2], slope[1] = (1, at), 1
     for j in range(2, stages + 1):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -250,7 +248,7 @@ class Lab:
         def listen(driver: Driver, done: float, clock: float) -> None:
             nonlocal share
             share = done
-            live.tell(done, clock, driver.reached, driver.looks)
+            live.tell(done, clock, driver.reached, [one.observed for one in driver.records])
             self.tell(recipe, done, f"t = {clock:g}")
 
         worker = Worker(recipe, identity, seeds, plans, self.snapshots, listen, lambda one: self._save(one, checkpoint))
@@ -284,7 +282,7 @@ class Lab:
     def _carry_out(self, worker: Worker, checkpoint: Path | None) -> list[Track] | None:
         try:
             return worker(checkpoint)
-        except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError) as error:
             if isinstance(error, UserError) or worker.loading is None:
                 raise
             raise UserError(
@@ -295,7 +293,7 @@ class Lab:
         if worker.driver is None:
             return
         try:
-            worker.driver.save(checkpoint, **worker.extra())
+            worker.driver.save(checkpoint, worker.digest)
         except OSError as error:
             raise UserError(
                 f"The checkpoint '{checkpoint}' cannot be written ({reason(error)}): free some space."
@@ -354,7 +352,7 @@ def _kept_row(seed: int, run: Trajectory) -> Row:
 
 def described(run: Trajectory) -> str:
     """Name the flow, network and data of a trajectory."""
-    network, flow = type(run.start).__name__, type(run.place.flow).__name__
+    network, flow = type(run.start).__name__, type(run.flow).__name__
     return f"{network} trained by {flow} on '{run.data.name}' ({run.data.n} samples)"
 
 

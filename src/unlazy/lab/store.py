@@ -51,7 +51,7 @@ class Store:
 
     def checkpoint(self, recipe: Recipe) -> Path:
         """Give the place where ``recipe`` keeps its state while it runs."""
-        return self.path(recipe).with_suffix(".checkpoint.npz")
+        return self.path(recipe).with_suffix(".checkpoint")
 
     def live(self, recipe: Recipe) -> Path:
         """Give the place where ``recipe`` says how far it is while it runs."""

@@ -7,24 +7,26 @@ are run together.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.flows import Driver, Observe, OnlyAtEnd, Status, Trajectory
+from unlazy._inputs import leaf_like, plain_leaf
+from unlazy.flows import Driver, Observe, OnlyAtEnd, OtherRunError, Recorded, Status, Trajectory
 from unlazy.lab.identity import Identity, digest
 from unlazy.lab.made_by import is_current, provenance
 from unlazy.lab.recipe import Experiment, Recipe, instantiate
 from unlazy.lab.store import parts
 from unlazy.lab.tracks import COUNTERS, Track, leaves_of, thinned
+from unlazy.networks import with_fields
 
 Kind = Literal["complete", "observe", "continue", "begin"]
 _ORDER: tuple[Kind, ...] = ("complete", "observe", "continue", "begin")
@@ -104,7 +106,6 @@ class Worker:
         self.recipe, self.identity, self.seeds, self.plans = recipe, identity, list(seeds), list(plans)
         self.limit, self.listen, self.save = limit, listen, save
         self.driver: Driver | None = None
-        self.record = Record()
         self.loading: Path | None = None  # the checkpoint that is being read
 
     @property
@@ -134,13 +135,13 @@ class Worker:
         self._observe(stand, known, first.missing, time.perf_counter() - begun)
         if first.kind == "observe":
             return known
-        place = eqx.tree_at(lambda p: (p.state, p.target), stand.place, (states, float(known[0].asked[-1])))
-        later = _on_other_steps(stand, place.target, first.later)
+        run_state = with_fields(stand.run_state, state=states, target=float(known[0].asked[-1]))
+        later = _on_other_steps(stand, run_state.target, first.later)
         if not later:
             for track in known:
                 track.merged += [(t, len(track.asked) - 1) for t in first.later]
             return known
-        self.driver = Driver(stand.flow, place, later, self.identity.probes, stand.batching)
+        self.driver = Driver(stand.method, run_state, later, self.identity.probes, stand.batching)
         return self._drive(self.driver, checkpoint, known, np.asarray(first.later), True)
 
     def _observe(self, stand: Driver, known: list[Track], missing: dict[str, list[int]], seconds: float) -> None:
@@ -165,18 +166,12 @@ class Worker:
     ) -> list[Track] | None:
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(driver.state.trained)) // len(self.seeds)
         free = {0} if driver.asked[0] == 0 else set()
-        self.record.wanted = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.limit))
+        driver.snapshots = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.limit))
         if checkpoint is not None and checkpoint.exists():
             self._resume(driver, checkpoint)
-
-        def listen(share: float, clock: float) -> None:
-            self.record.update(driver)
-            self.listen(driver, share, clock)
-
-        driver.go(listen, checkpoint=lambda: self.save(self))
+        driver.run(lambda share, clock: self.listen(driver, share, clock), checkpoint=lambda: self.save(self))
         if driver.interrupted:
             return None
-        self.record.update(driver)
         offset = len(before[0].asked) if more and before[0] is not None else 0
         merged = [
             (float(t), int(np.searchsorted(driver.asked, t)) - 1 + offset)
@@ -193,24 +188,16 @@ class Worker:
 
     def _resume(self, driver: Driver, checkpoint: Path) -> None:
         self.loading = checkpoint
-        with open(checkpoint, "rb") as opened, np.load(opened) as file:
-            if "work" not in file.files or file["work"].tobytes() != bytes.fromhex(self.digest):
-                self.loading = None
-                return  # of an earlier recipe of this name and text, with other data, other seeds left or other code
-            self.record.read(file)
-        driver.load(checkpoint)
+        with contextlib.suppress(OtherRunError):  # an earlier recipe of this name and text, with other data or seeds
+            driver.load(checkpoint, self.digest)
         self.loading = None
-
-    def extra(self) -> dict[str, np.ndarray]:
-        """Give what a checkpoint must hold beside the driver's own state."""
-        assert self.driver is not None
-        self.record.update(self.driver)
-        return {"work": np.frombuffer(bytes.fromhex(self.digest), np.uint8), **self.record.arrays()}
 
     def _track(self, driver: Driver, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]) -> Track:
         """Make a track of what one seed did, with indices that count from ``offset``."""
-        record, good = self.record, self.record.good(row)
-        counters = {name: [record.count(name, index, row) for index in range(good)] for name in COUNTERS}
+        good = _good(driver.records, row)
+        counters = {
+            name: [float(np.ravel(one.counters[name])[row]) for one in driver.records[:good]] for name in COUNTERS
+        }
         last = {name: float(run.stats[name]) for name in COUNTERS}
         track = Track(
             asked=np.asarray(driver.asked[:good], float),
@@ -224,16 +211,16 @@ class Worker:
             made_by=provenance(),
             observed={},
             snapshots={
-                offset + index: [_row(driver, leaf, row) for leaf in leaves]
-                for index, leaves in record.snapshots.items()
-                if index < good
+                offset + index: [_row(driver, leaf, row) for leaf in one.trained]
+                for index, one in enumerate(driver.records[:good])
+                if one.trained is not None
             },
-            state=[_row(driver, leaf, row) for leaf in plain_leaves(driver.state)],
+            state=[_row(driver, leaf, row) for leaf in map(plain_leaf, jax.tree.leaves(driver.state))],
         )
         for index in range(good):
-            self._add(track, offset + index, _pick(driver, driver.looks[index], row))
-        if driver.last_look and good == len(driver.asked):
-            self._add(track, offset + good - 1, _pick(driver, driver.last_look, row))
+            self._add(track, offset + index, _pick(driver, driver.records[index].observed, row))
+        if driver.at_end and good == len(driver.asked):
+            self._add(track, offset + good - 1, _pick(driver, driver.at_end, row))
         return track
 
 
@@ -242,47 +229,10 @@ def method_of(run: Trajectory) -> str:
     return "{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats)
 
 
-class Record:
-    """What is noted at every observation of a driver: counters and, at some, the trained parameters."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[np.ndarray]] = []
-        self.snapshots: dict[int, list[np.ndarray]] = {}
-        self.wanted: set[int] = set()
-
-    def update(self, driver: Driver) -> None:
-        """Note the last observation, if it is new."""
-        index = len(driver.looks) - 1
-        if index < len(self.rows):
-            return
-        state = driver.state
-        self.rows.append([np.asarray(getattr(state, name), float) for name in ("code", *COUNTERS)])
-        if index in self.wanted:
-            self.snapshots[index] = [np.asarray(leaf) for leaf in jax.tree.leaves(state.trained)]
-
-    def count(self, name: str, index: int, row: int) -> float:
-        """Give a counter at an observation."""
-        return float(np.ravel(self.rows[index][1 + COUNTERS.index(name)])[row])
-
-    def good(self, row: int) -> int:
-        """How many observations a seed made before it went wrong, if it did."""
-        codes = [np.ravel(noted[0])[row] for noted in self.rows]
-        return next((index for index, code in enumerate(codes) if code), len(codes))
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Give all of it as named arrays."""
-        found = {"rows": np.asarray(self.rows)} if self.rows else {}
-        for index, leaves in self.snapshots.items():
-            found |= {f"snapshot-{index}-{number}": leaf for number, leaf in enumerate(leaves)}
-        return found
-
-    def read(self, file: Any) -> None:
-        """Undo `arrays`."""
-        self.rows = [list(row) for row in file["rows"]] if "rows" in file.files else []
-        names = [name.split("-") for name in file.files if name.startswith("snapshot-")]
-        for index in {int(name[1]) for name in names}:
-            count = sum(int(name[1]) == index for name in names)
-            self.snapshots[index] = [file[f"snapshot-{index}-{number}"] for number in range(count)]
+def _good(records: Sequence[Recorded], row: int) -> int:
+    """How many save times a seed reached before it went wrong, if it did."""
+    codes = [np.ravel(one.counters["code"])[row] for one in records]
+    return next((index for index, code in enumerate(codes) if code), len(codes))
 
 
 def _keep_observed(track: Track, before: Track) -> None:
@@ -326,42 +276,29 @@ def restored(
     if states is None:
         raise UserError(f"'{track.path}' was stored in coordinates that are not chosen now: compute it with --fresh.")
     target = float(track.asked[-1]) if len(track.asked) else 0.0
-    place = eqx.tree_at(lambda p: (p.state, p.target), stand.place, (states, target))
-    (run,) = Driver(stand.flow, place, [target], (), stand.batching).trajectories()
+    run_state = with_fields(stand.run_state, state=states, target=target)
+    (run,) = Driver(stand.method, run_state, [target], (), stand.batching).trajectories()
     stats = run.stats | {"seconds": track.seconds}
     return dataclasses.replace(run, times=times, probes=probes, observed=seen, stats=stats, status=Status[track.status])
 
 
 def _on_other_steps(stand: Driver, since: float, later: Sequence[float]) -> list[float]:
     """Leave out the first times as long as they fall on the step that has been reached."""
-    counts, _ = stand.flow.plan(np.asarray([since, *later]))
+    counts, _ = stand.method.plan(np.asarray([since, *later]))
     return [t for t, count in zip(later, counts[1:], strict=True) if count > counts[0]]
-
-
-def plain_leaves(tree: Any) -> list[np.ndarray]:
-    """Give the leaves of a tree as arrays of NumPy; random keys as their data."""
-    return [np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf) for leaf in jax.tree.leaves(tree)]
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def stacked_states(stand: Driver, known: Sequence[Track]) -> Any:
     """Give the states at the ends of tracks, as the driver holds them; None if they are of another kind."""
     rows = [leaves_of(track, track.state) for track in known]
     leaves, structure = jax.tree.flatten(stand.state)
-    wanted = [(leaf.shape, leaf.dtype) for leaf in plain_leaves(stand.state)]
+    wanted = [(leaf.shape, leaf.dtype) for leaf in map(plain_leaf, leaves)]
     if len({len(row) for row in rows} | {len(wanted)}) > 1:
         return None
     stacked = _stacked(stand, rows)
     if [(leaf.shape, leaf.dtype) for leaf in stacked] != wanted:
         return None
-    made = [
-        jax.random.wrap_key_data(jnp.asarray(new)) if _is_key(old) else jnp.asarray(new)
-        for old, new in zip(leaves, stacked, strict=True)
-    ]
-    return jax.tree.unflatten(structure, made)
+    return jax.tree.unflatten(structure, map(leaf_like, leaves, stacked))
 
 
 def _stacked(stand: Driver, rows: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
@@ -372,7 +309,7 @@ def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
     """Give the trained parameters of all seeds at one observed time."""
     structure = jax.tree.structure(stand.state.trained)
     if known[0].asked[index] == 0:
-        return stand.place.first
+        return stand.run_state.first
     if index == len(known[0].asked) - 1:
         return stacked_states(stand, known).trained
     stacked = _stacked(stand, [leaves_of(track, track.snapshots[index]) for track in known])

@@ -12,8 +12,6 @@ import ipaddress
 import json
 import math
 import time
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -27,6 +25,7 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy._files import reason
 from unlazy.figures import rank, rounding
+from unlazy.flows import read_checkpoint
 from unlazy.lab import Note, notes, read_run
 from unlazy.lab.store import LIVE, statuses
 from unlazy.report.html import render
@@ -107,8 +106,8 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
     files = {path.name.removesuffix(LIVE).rpartition("-")[2]: path.name for path in folder.glob(f"*{LIVE}")}
     running = {note.digest: _running(note, files.get(note.digest, ""), now) for note in notes(folder)}
     found = sorted(running.values(), key=lambda job: job.name)
-    for path in sorted(folder.glob("*.checkpoint.npz")):
-        if path.name.removesuffix(".checkpoint.npz").rpartition("-")[2] not in running:
+    for path in sorted(folder.glob("*.checkpoint")):
+        if path.name.removesuffix(".checkpoint").rpartition("-")[2] not in running:
             found.append(_interrupted(path))
     done = sorted(folder.glob("*.nc"), key=_age)[:_FINISHED]
     return found + [job for job in map(_done, done) if job is not None]
@@ -131,11 +130,11 @@ def _running(note: Note, file: str, now: float) -> Job:
 
 def _interrupted(path: Path) -> Job:
     try:
-        with np.load(path) as file:
-            _, clock, seconds = map(float, file["arr_0"])
-    except (OSError, ValueError, LookupError, EOFError, zipfile.BadZipFile, zlib.error):
+        header, _ = read_checkpoint(path)
+        clock, seconds = float(header["target"]), float(header["seconds"])
+    except (OSError, ValueError, LookupError):
         clock = seconds = None
-    name = path.name.removesuffix(".checkpoint.npz")
+    name = path.name.removesuffix(".checkpoint")
     return Job(name, path.name, "interrupted", 0.0, clock, None, seconds, None, None, [])
 
 

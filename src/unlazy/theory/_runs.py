@@ -53,7 +53,7 @@ def squared_loss(run: Trajectory) -> Reading[float | None]:
 
 def gradient_flow(run: Trajectory) -> Hypothesis:
     """The flow itself, not steps of some size."""
-    flows = not isinstance(run.place.flow, Descent) and bool(np.isfinite(run.stats["error"]))
+    flows = not isinstance(run.flow, Descent) and bool(np.isfinite(run.stats["error"]))
     return Hypothesis("gradient flow, followed with error control", flows)
 
 

@@ -119,7 +119,7 @@ class Coupled(Finite):
 
     def measure(self) -> Measured:
         """Train the first half of the neurons and, where the run took steps, the flow itself."""
-        run, flow, exact, by_step = self.run, self.run.place.flow, self.run, 0.0
+        run, flow, exact, by_step = self.run, self.run.flow, self.run, 0.0
         probes = [TrainedNeurons(), TrainLoss()]
         if isinstance(flow, Descent):
             flow = RungeKutta(loss=run.loss, rtol=1e-6, atol=1e-8)
@@ -140,7 +140,7 @@ def coupled(run: Trajectory) -> Reading[Coupled | None]:
     yield from random_features(run)
     setting = yield from finite(run)
     yield Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
-    flow = run.place.flow
+    flow = run.flow
     step = float(flow.rate) if isinstance(flow, Descent) else 0.0
     yield Hypothesis("a step of at most 1", step <= 1, step, 1.0)
     yield looked_later(run)
