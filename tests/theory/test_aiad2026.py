@@ -342,6 +342,18 @@ def test_bad_options_get_a_sentence():
             theorem(delta=0)
 
 
+def test_runs_that_a_theorem_is_not_about_get_a_sentence():
+    run = few_points()
+    unseen = dataclasses.replace(run, probes={}, observed={})
+    with pytest.raises(UserError, match=r"add probes=\[ChannelDrive\(\)\]"):
+        aiad.leads(unseen)
+    with pytest.raises(UserError, match="Not met: two blocks of finite width"):
+        aiad.constants(run)
+    deeper = MeanFieldStack((4, 4, 4), 1, train="a", key=jax.random.key(0))
+    with pytest.raises(UserError, match="Not met: two blocks without offsets c"):
+        aiad.spike(Descent(rate=0.1)(deeper, run.data, [0.0]))
+
+
 def test_the_drive_is_what_backpropagation_gives():
     """Σ_p K(x, x_p) dL/df(x_p) B(x_p) against the gradient by amplitudes: dL/dA_jk = (1/m) Σ_p φ_j(x_p) dL/df B_k."""
     network = MeanFieldStack((7, 5), 1, ranks=2, train="a", amplitude=Uniform(1.0, mean=1.0), key=jax.random.key(2))

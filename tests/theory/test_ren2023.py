@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from close import close
+from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
@@ -55,6 +56,11 @@ def test_speed_of_the_first_layer_is_lemma_d_4(data):
     network, x = learner(), jax.random.normal(jax.random.key(3), (6, D))
     wanted = moving(network, data, lambda n: n.channels(x)[0][:, 0])
     close(ren.value_speed(network, data, x), wanted, rel=1e-9, abs=1e-13)
+
+
+def test_identities_of_single_neurons_are_refused_at_infinite_width(data):
+    with pytest.raises(UserError, match="use a finite width"):
+        ren.loss_speed(learner((math.inf, 5)), data)
 
 
 def test_speed_of_the_loss_is_lemma_d_5(data):
@@ -269,7 +275,7 @@ def test_stage_two_that_is_cut_short_has_not_ended():
     assert "never" in few.why
 
 
-def test_probes_that_theorems_need_are_of_this_room(data):
+def test_probes_that_theorems_need_are_of_this_paper(data):
     for theorem in (ren.FirstStage(), ren.SecondStage(), ren.Decomposition(), ren.Conserved(), ren.Learns()):
         needs = theorem.needs(learner(), data)
         assert needs

@@ -34,7 +34,7 @@ _DEVIATIONS = 5.0  # standard errors that a finite second layer may be off by
 
 def mixing(network: Network) -> np.ndarray | None:
     """L_{c_2,k}: the features of the second block, one row for each neuron."""
-    second = network.blocks[1] if isinstance(network, MeanFieldStack) and network.depth > 1 else None
+    second = network.blocks[1] if isinstance(network, MeanFieldStack) else None
     return np.asarray(second.w, float) if isinstance(second, Block) else None
 
 
