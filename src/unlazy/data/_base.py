@@ -200,15 +200,16 @@ def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np
 
 def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: str, key: KeyLike) -> Dataset:
     """Shuffle by ``key`` and cut into training, test and held-out parts with the given shares (summing to 1)."""
-    train, test, held = cut(x.shape[0], shares, key=key)
-    x_all, y_all = np.asarray(x), np.asarray(y)
+    return divided(np.asarray(x), np.asarray(y), *cut(x.shape[0], shares, key=key), name=name)
 
-    def part(chosen: np.ndarray) -> tuple[Inputs, Outputs]:
-        return jnp.asarray(x_all[chosen]), jnp.asarray(y_all[chosen])
 
-    x_test, y_test = part(test) if test.size else (None, None)
-    held_out = Dataset(*part(held), name=f"{name}, held out") if held.size else None
-    return Dataset(*part(train), x_test, y_test, held_out=held_out, name=name)
+def divided(
+    x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, held: np.ndarray, *, name: str
+) -> Dataset:
+    """Make a data set of samples by their numbers: for training, for test and held out, of which there may be none."""
+    x_test, y_test = (x[test], y[test]) if test.size else (None, None)
+    held_out = Dataset(x[held], y[held], name=f"{name}, held out") if held.size else None
+    return Dataset(x[train], y[train], x_test, y_test, held_out=held_out, name=name)
 
 
 def as_dataset(value: Any, name: str = "data") -> Dataset:

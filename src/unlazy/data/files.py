@@ -20,7 +20,7 @@ import numpy as np
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 from unlazy._types import KeyLike
-from unlazy.data._base import Dataset, cut, one_hot, reads, standardised
+from unlazy.data._base import Dataset, cut, divided, one_hot, reads, standardised
 
 Column = int | str
 _MOST = 100_000_000  # numbers that are read at once: 0.8 GB
@@ -187,15 +187,7 @@ def _cut_up(
         inputs = standardised(inputs, train)
     if standardise_target:
         targets = standardised(targets, train)
-    rest = Dataset(inputs[held], targets[held], name=f"{name}, held out") if held.size else None
-    return Dataset(
-        inputs[train],
-        targets[train],
-        inputs[tests] if tests.size else None,
-        targets[tests] if tests.size else None,
-        held_out=rest,
-        name=name,
-    )
+    return divided(inputs, targets, train, tests, held, name=name)
 
 
 # ---------------------------------------------------------------- text

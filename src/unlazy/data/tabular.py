@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._types import KeyLike
 from unlazy.data import _checks as checks
-from unlazy.data._base import Dataset, Maker, cut, reads, split, standardised
+from unlazy.data._base import Dataset, Maker, cut, divided, reads, standardised
 from unlazy.data._download import Source, fetch, local, reading
 
 Shares = tuple[float, float, float]
@@ -146,15 +145,14 @@ def _prepared(
 ) -> Dataset:
     """Make a data set of a raw table; all statistics are those of the training rows."""
     x, y = table[:, :inputs], table[:, target]
-    train, _, _ = cut(len(table), shares, key=key)
+    train, test, held = cut(len(table), shares, key=key)
     if standardise:
         x = standardised(x, train)
     if unit_ball:
         x = x / (np.linalg.norm(x[train], axis=1).max() or 1.0)
     if standardise_target:
         y = standardised(y, train)
-    dtype = jnp.result_type(float)
-    return split(jnp.asarray(x, dtype), jnp.asarray(y, dtype), shares, name=name, key=key)
+    return divided(x, y, train, test, held, name=name)
 
 
 def load(table: Table, folder: str | None = None) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -220,30 +221,31 @@ def _by_block(axes: Axes, results: Results, blocks: list[int]) -> None:
 
 
 def _more_even(results: Results) -> Claim:
-    start = np.median(defects(results[FROZEN], 0), axis=0)
-    frozen, free = (defects(results[name]) for name in (FROZEN, TRAINED))
-    return Claim(
-        text="at equal rank the symmetry defect of channels (energy of the odd part over all) is smaller with frozen "
-        "random features than without: medians over channels and seeds, geometric mean over hidden blocks",
-        paper="RF-LR maintains symmetry; asymmetry when RF is removed",
-        measured=_compared(frozen, free, [f" (from {one:.2g})" for one in start]) + _idle(results),
-        holds=_smaller(frozen, free),
+    text = (
+        "at equal rank the symmetry defect of channels (energy of the odd part over all) is smaller with frozen "
+        "random features than without: medians over channels and seeds, geometric mean over hidden blocks"
     )
+    start = np.median(defects(results[FROZEN], 0), axis=0)
+    return _smaller(results, defects, text, [f" (from {one:.2g})" for one in start])
 
 
 def _evener_shapes(results: Results) -> Claim:
-    frozen, free = (shape_defects(results[name]) for name in (FROZEN, TRAINED))
-    return Claim(
-        text="so is the defect of what varies, which is what a figure of curves shows: the odd part's share of the "
-        "energy once each channel's mean is taken off",
-        paper="RF-LR maintains symmetry; asymmetry when RF is removed",
-        measured=_compared(frozen, free, [""] * frozen.shape[1]) + _idle(results),
-        holds=_smaller(frozen, free),
+    text = (
+        "so is the defect of what varies, which is what a figure of curves shows: the odd part's share of the "
+        "energy once each channel's mean is taken off"
     )
+    return _smaller(results, shape_defects, text, [""] * len(blocks_of(results[FROZEN])))
 
 
-def _smaller(frozen: np.ndarray, free: np.ndarray) -> bool:
-    return bool(_middle(np.median(frozen, axis=0)) < _middle(np.median(free, axis=0)))
+def _smaller(results: Results, of: Callable[[xr.Dataset], np.ndarray], text: str, more: list[str]) -> Claim:
+    """Claim that defects (seeds, blocks) are smaller with frozen features."""
+    frozen, free = of(results[FROZEN]), of(results[TRAINED])
+    return Claim(
+        text=text,
+        paper="RF-LR maintains symmetry; asymmetry when RF is removed",
+        measured=_compared(frozen, free, more) + _idle(results),
+        holds=bool(_middle(np.median(frozen, axis=0)) < _middle(np.median(free, axis=0))),
+    )
 
 
 def _compared(frozen: np.ndarray, free: np.ndarray, more: list[str]) -> str:

@@ -35,6 +35,7 @@ _SETTING = (
     "are means of ½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the "
     "paper's GD steps (step size 1, loss averaged over samples)"
 )
+_AXES = ("network.embedding", "network.width", "data.n")  # what tells runs apart
 
 
 def _settings(widths: Sequence[int], sizes: _Sizes) -> str:
@@ -97,9 +98,9 @@ class AgainstSamples(Panel):
         """Test error against n, a line for each model."""
         figure, (axes,) = canvas()
         (width,), samples = sizes_of(results)
-        runs = _runs(results)
+        runs = grid(results, *_AXES)
         for index, model in enumerate(_MODELS):
-            ends = np.stack([_end(runs[model, width, n]) for n in samples], axis=1)
+            ends = np.stack([_end(runs[_MODELS[model], width, n]) for n in samples], axis=1)
             bars(axes, samples, ends, index, f"{model} shallow network")
         axes.set(ylim=(0, None), xlabel="n", ylabel="test error, mean of ½ (f - y)²")
         axes.set_title(f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}", fontsize=10)
@@ -125,38 +126,33 @@ class AgainstSteps(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """Both widths give the same curves, and at both the augmented network has the lower test error."""
         widths, samples = sizes_of(results)
-        runs = _runs(results)
-        curves = {(model, n): [runs[model, m, n] for m in widths] for model in _MODELS for n in samples}
-        apart = {key: _apart(*runs) for key, runs in curves.items()}
-        train = {key: distance(*runs) for key, runs in curves.items()}
-        return [
+        runs = grid(results, *_AXES)
+        curves = {(model, n): [runs[_MODELS[model], m, n] for m in widths] for model in _MODELS for n in samples}
+        alike = [
             Claim(
-                text=f"test errors at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of their "
-                "height (median over seeds and times)",
+                text=f"{what} at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of their {size} "
+                "(median over seeds and times)",
                 paper="the difference between the two choices of m is negligible",
-                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in apart.items()),
-                holds=max(apart.values()) < AGREE,
-            ),
-            Claim(
-                text=f"training log-losses at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of "
-                "their fall (median over seeds and times)",
-                paper="the difference between the two choices of m is negligible",
-                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in train.items()),
-                holds=max(train.values()) < AGREE,
-            ),
-            _lower(results, widths, samples),
+                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in shares.items()),
+                holds=max(shares.values()) < AGREE,
+            )
+            for what, size, shares in (
+                ("test errors", "height", {key: _apart(*runs) for key, runs in curves.items()}),
+                ("training log-losses", "fall", {key: distance(*runs) for key, runs in curves.items()}),
+            )
         ]
+        return [*alike, _lower(results, widths, samples)]
 
     def draw(self, results: Results) -> Figure:
         """Training losses above test errors, a column for each n; colour tells the model and dashes the width."""
         widths, samples = sizes_of(results)
         figure, axes = canvas(len(samples), 3.2 * len(samples), 5.8, rows=2)
         figure.suptitle("chen2022, experiment 2: quadratic teacher, d = 30", fontsize=10)
-        above, below, runs = axes[: len(samples)], axes[len(samples) :], _runs(results)
+        above, below, runs = axes[: len(samples)], axes[len(samples) :], grid(results, *_AXES)
         for column, n in enumerate(samples):
             for index, model in enumerate(_MODELS):
                 for dash, m in enumerate(widths):
-                    run, label = runs[model, m, n], f"{model}, m = {m}"
+                    run, label = runs[_MODELS[model], m, n], f"{model}, m = {m}"
                     band(above[column], run["time"].values, run["train-loss"].values, index, label, dash=dash)
                     band(below[column], run["time"].values, run["test-loss"].values, index, label, dash=dash)
             above[column].set(yscale="log", ylim=(_BOTTOM, None))
@@ -171,13 +167,6 @@ class AgainstSteps(Panel):
         return figure
 
 
-def _runs(results: Results) -> dict[tuple[str, int, int], xr.Dataset]:
-    """Arrange runs by model, width and number of samples."""
-    runs = grid(results, "network.embedding", "network.width", "data.n")
-    names = {embedding: model for model, embedding in _MODELS.items()}
-    return {(names[embedding], m, n): run for (embedding, m, n), run in runs.items()}
-
-
 def _end(run: xr.Dataset) -> np.ndarray:
     """Test error at the last time, seed by seed."""
     return run["test-loss"].values[:, -1]
@@ -185,8 +174,8 @@ def _end(run: xr.Dataset) -> np.ndarray:
 
 def _lower(results: Results, widths: Sequence[int], samples: Sequence[int]) -> Claim:
     """Compare the models on equal teachers, samples and tests, seed by seed: no spread between seeds can hide it."""
-    runs = _runs(results)
-    pairs = [(m, n, *(_end(runs[model, m, n]) for model in _MODELS)) for m in widths for n in samples]
+    runs = grid(results, *_AXES)
+    pairs = [(m, n, *(_end(runs[_MODELS[model], m, n]) for model in _MODELS)) for m in widths for n in samples]
     several = len(widths) > 1
     return Claim(
         text="for every n and every seed the augmented network ends with the lower test error",

@@ -51,6 +51,7 @@ _SETTING = (
     "½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the paper's GD "
     "steps (step size 1, loss averaged over samples)"
 )
+_AXES = ("network.scaling", "network.width", "data.n")  # what tells runs apart
 
 
 def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> Recipe:
@@ -107,8 +108,8 @@ class TestErrors(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """Ours is best; all improve with n, MF faster than NTK."""
         (width,), samples = sizes_of(results)
-        runs = _runs(results)
-        ends = {model: [_end(runs[model, width, n]) for n in samples] for model in _MODELS}
+        runs = grid(results, *_AXES)
+        ends = {model: [_end(runs[_MODELS[model]["scaling"], width, n]) for n in samples] for model in _MODELS}
         listed = "; ".join(f"{model}: " + ", ".join(f"{end:.3g}" for end in ends[model]) for model in _MODELS)
         steps = {model: exponent(samples, ends[model]) for model in _MODELS}
         best = all(ours < min(ntk, mf) for ours, ntk, mf in zip(*ends.values(), strict=True))
@@ -137,9 +138,9 @@ class TestErrors(Panel):
         """Test error against n, a line for each scaling."""
         figure, (axes,) = canvas()
         (width,), samples = sizes_of(results)
-        runs = _runs(results)
+        runs = grid(results, *_AXES)
         for model, options in _MODELS.items():
-            ends = np.stack([runs[model, width, n]["test-loss"].values[:, -1] for n in samples], axis=1)
+            ends = np.stack([runs[options["scaling"], width, n]["test-loss"].values[:, -1] for n in samples], axis=1)
             bars(axes, samples, ends, SCALING[options["scaling"]], model)
         axes.set(ylim=(0, None), xlabel="n", ylabel="test error, mean of ½ (f - y)²")
         axes.set_title(f"chen2022, experiment 3: three scalings, m = {width}", fontsize=10)
@@ -176,8 +177,8 @@ class FeatureLearning(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """Linear rate, moving features, MF's spread, and the best test error."""
         widths, (n,) = sizes_of(results)
-        every = _runs(results)
-        runs = {model: [every[model, m, n] for m in widths] for model in _MODELS}
+        every = grid(results, *_AXES)
+        runs = {model: [every[_MODELS[model]["scaling"], m, n] for m in widths] for model in _MODELS}
         return [
             _linear(runs["ours"], widths, n),
             _moving(runs, widths),
@@ -188,14 +189,14 @@ class FeatureLearning(Panel):
     def draw(self, results: Results) -> Figure:
         """Curves above, features below, a column for each scaling."""
         widths, (n,) = sizes_of(results)
-        runs = _runs(results)
+        runs = grid(results, *_AXES)
         figure, axes = canvas(3, 10.5, 6.6, rows=2)
         figure.set_dpi(220)  # of the dots, which are drawn as a picture: thousands of shapes would make a heavy file
         figure.suptitle(f"chen2022, experiment 3: n = {n}; features at m = {widths[-1]}", fontsize=10)
         for column, model in enumerate(_MODELS):
-            _curves(axes[column], {m: runs[model, m, n] for m in widths})
+            _curves(axes[column], {m: runs[_MODELS[model]["scaling"], m, n] for m in widths})
             axes[column].set_title(model, fontsize=10)
-            _scatter(axes[3 + column], runs[model, widths[-1], n])
+            _scatter(axes[3 + column], runs[_MODELS[model]["scaling"], widths[-1], n])
         bottom = max(_BOTTOM, min(one.get_ylim()[0] for one in axes[:3]))
         for one in axes[:3]:
             one.set_ylim(bottom, 1.0)
@@ -221,13 +222,6 @@ def _scatter(axes: Axes, run: xr.Dataset) -> None:
         x, y = (run[f"feature-pair.hidden.{which}"].values[0, when] for which in ("train", "test"))
         axes.plot(x, y, ".", color=colour, markersize=2, alpha=0.5, label=label, rasterized=True)
     axes.set(xlabel="h_i(x₁), x₁ in the training set", ylabel="h_i(x₂), x₂ in the test set")
-
-
-def _runs(results: Results) -> dict[tuple[str, int, int], xr.Dataset]:
-    """Arrange runs by model, width and number of samples."""
-    runs = grid(results, "network.scaling", "network.width", "data.n")
-    names = {options["scaling"]: model for model, options in _MODELS.items()}
-    return {(names[scaling], m, n): run for (scaling, m, n), run in runs.items()}
 
 
 def _end(run: xr.Dataset) -> float:

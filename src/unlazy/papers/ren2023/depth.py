@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -36,6 +37,24 @@ _INSIDE = 3.0  # inputs beyond are left out: with a slope at infinity every two-
 _EVALUATED = 8192
 
 
+def _recipe(
+    scale: Scale, name: str, network: dict[str, Any], flow: dict[str, Any], times: list[float], seeds: int | None
+) -> Recipe:
+    """Train a network on fresh samples of the same law."""
+    s = _SCALES[scale]
+    source = {"kind": "spherical-source", "d": s.d, "truncate": _INSIDE}
+    return Recipe(
+        name=name,
+        data={"kind": "spherical", "n": _EVALUATED, "d": s.d, "truncate": _INSIDE},
+        network=network,
+        flow={"kind": "descent", **flow, "batch": s.batch, "source": source},
+        times=times,
+        probes=["train-loss"],
+        seeds=seeds or s.seeds,
+        dtype="float32",
+    )
+
+
 class DepthSeparation(Panel):
     """Loss against number of parameters."""
 
@@ -56,52 +75,26 @@ class DepthSeparation(Panel):
 
     def shallow(self, scale: Scale, width: int, rate: float, seeds: int | None) -> Recipe:
         """A two-layer network: neurons as channels, and one linear neuron that reads them."""
-        s = _SCALES[scale]
-        end = rate * 0.5 * s.steps  # what a cosine's rates sum to
-        return Recipe(
-            name=f"ren2023 two layers, m = {width}, rate {rate:g}",
-            data={"kind": "spherical", "n": _EVALUATED, "d": s.d, "truncate": _INSIDE},
-            network={
-                "kind": "mean-field-stack",
-                "widths": [width, 1],
-                "ranks": width,
-                "parameterisation": "standard",
-                "train": ["wb", "wb"],
-                "activation": ["relu", "linear"],
-                "amplitude": ["eye", {"kind": "constant", "value": 1.0}],
-            },
-            flow={
-                "kind": "descent",
-                "rate": rate,
-                "optimiser": "adam",
-                "schedule": {"kind": "cosine", "steps": s.steps},
-                "batch": s.batch,
-                "source": {"kind": "spherical-source", "d": s.d, "truncate": _INSIDE},
-            },
-            times=[0.0, 0.5 * end, 0.999 * end],
-            probes=["train-loss"],
-            seeds=seeds or s.seeds,
-            dtype="float32",
-        )
+        steps = _SCALES[scale].steps
+        network = {
+            "kind": "mean-field-stack",
+            "widths": [width, 1],
+            "ranks": width,
+            "parameterisation": "standard",
+            "train": ["wb", "wb"],
+            "activation": ["relu", "linear"],
+            "amplitude": ["eye", {"kind": "constant", "value": 1.0}],
+        }
+        flow = {"rate": rate, "optimiser": "adam", "schedule": {"kind": "cosine", "steps": steps}}
+        end = rate * 0.5 * steps  # what a cosine's rates sum to
+        name = f"ren2023 two layers, m = {width}, rate {rate:g}"
+        return _recipe(scale, name, network, flow, [0.0, 0.5 * end, 0.999 * end], seeds)
 
     def deep(self, scale: Scale, width: int, seeds: int | None) -> Recipe:
         """The learner of eq. 1."""
         s = _SCALES[scale]
-        return Recipe(
-            name=f"ren2023 learner, m_1 = {width}",
-            data={"kind": "spherical", "n": _EVALUATED, "d": s.d, "truncate": _INSIDE},
-            network=learner((width, _ABOVE), s.d, 1e-3, 0.1),
-            flow={
-                "kind": "descent",
-                "rate": _STEP,
-                "batch": s.batch,
-                "source": {"kind": "spherical-source", "d": s.d, "truncate": _INSIDE},
-            },
-            times=[0.0, 0.5 * s.end, s.end],
-            probes=["train-loss"],
-            seeds=seeds or s.seeds,
-            dtype="float32",
-        )
+        network, times = learner((width, _ABOVE), s.d, 1e-3, 0.1), [0.0, 0.5 * s.end, s.end]
+        return _recipe(scale, f"ren2023 learner, m_1 = {width}", network, {"rate": _STEP}, times, seeds)
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """All widths, the shallow ones at all rates."""
