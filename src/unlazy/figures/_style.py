@@ -129,7 +129,7 @@ def _dense(artist: Artist) -> bool:
 
     if isinstance(artist, Line2D):
         return artist.get_marker() not in ("None", "none", "", " ", None) and np.size(artist.get_xdata()) > _MARKERS
-    return isinstance(artist, PathCollection) and len(artist.get_offsets()) > _MARKERS
+    return isinstance(artist, PathCollection) and np.shape(artist.get_offsets())[0] > _MARKERS
 
 
 def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:
