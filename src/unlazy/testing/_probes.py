@@ -104,9 +104,9 @@ def works_under_vmap(probe: Evaluate, run: Trajectory) -> None:
         return jax.vmap(one)(networks)
 
     together = eqx.filter_jit(both)(stacked)
-    alone = eqx.filter_jit(lambda net: _by_hand(probe, net, run.start, run.data, run.loss))
     for index, network in enumerate((run.final, run.start)):
-        for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone(network)), strict=True):
+        alone = eqx.filter_jit(lambda net: _by_hand(probe, net, run.start, run.data, run.loss))(network)
+        for one, other in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
             close(one[index], other, 1e-6, 1e-8, "Under vmap a probe gives something else")
 
 
