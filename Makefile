@@ -11,13 +11,13 @@ demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
 
 test: .venv/.dev  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not slow"
 
 test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
-	$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
 
 test-all: .venv/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15
 
 lint: .venv/.dev  ## style, types and the import contract
 	$(BIN)/ruff check

@@ -1,5 +1,6 @@
 """Figures of one's own runs: every probe is drawn, runs are grouped by what differs, and scales suit the values."""
 
+import io
 import json
 
 import matplotlib as mpl
@@ -316,3 +317,16 @@ def test_notebooks_show_figures_without_pyplot():
     figure = curves(run())
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert mpl.rcParams["lines.linewidth"] != 1.8, "the user's own style is untouched"
+
+
+@pytest.mark.parametrize(("markers", "image"), [(400, False), (600, True)])
+@pytest.mark.parametrize("draw", ["scatter", "plot"])
+def test_clouds_of_markers_are_images_inside_the_file(draw, markers, image):
+    figure, axes = figures.canvas()
+    x = np.linspace(0, 1, markers)
+    getattr(axes[0], draw)(x, x**2, **({"marker": "."} if draw == "plot" else {}))
+    axes[0].plot(np.linspace(0, 1, 5000), np.zeros(5000))  # a line stays a line
+    buffer = io.BytesIO()
+    figures.fit(figure).savefig(buffer, format="svg")
+    assert (b"<image" in buffer.getvalue()) == image
+    assert not axes[0].lines[-1].get_rasterized()

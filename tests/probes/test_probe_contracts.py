@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from close import close
+from network_examples import NETWORKS, of_kind
 from unlazy._errors import UserError
 from unlazy._registry import members
 from unlazy.data import Dataset
@@ -23,11 +24,12 @@ from unlazy.testing._members import fits, inside_is_by_hand, results_are_finite_
 
 PROBES = {name: member() for name, member in members("probe").items()}
 PROBES["transfer"] = Transfer(hidden=3, steps=5)  # its default trains for thousands of steps
-EXAMPLES = {name: member.examples(key=jax.random.key(1)) for name, member in members("network").items()}
-NETWORKS = [(name, index) for name, listed in EXAMPLES.items() for index in range(len(listed))]
-OF_NEURONS = ("condensation", "cosine-matrix", "alignment", "importance", "pruning", "transfer", "weight-movement")
 contract = pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES.keys())
-everywhere = pytest.mark.parametrize(("kind", "index"), NETWORKS, ids=[f"{name}-{index}" for name, index in NETWORKS])
+# All probes are compiled four times on each network: the first two of each kind are checked quickly, the others in CI.
+everywhere = pytest.mark.parametrize(
+    ("kind", "index"),
+    [pytest.param(*one, marks=pytest.mark.slow if one[1] > 1 else (), id=f"{one[0]}-{one[1]}") for one in NETWORKS],
+)
 
 
 class Mine(Probe):
@@ -47,9 +49,12 @@ class Mine(Probe):
         }
 
 
+ALL = PROBES | {"mine": Mine()}
+
+
 @functools.cache
 def example(kind, index):
-    network, data = EXAMPLES[kind][index]
+    network, data = of_kind(kind)[index]
     # A test set and a held-out set for all, so that every probe has what it needs.
     test = data if data.x_test is None else None
     x_test, y_test = (data.x[:4] * 0.7, data.y[:4]) if test is not None else (data.x_test, data.y_test)
@@ -58,17 +63,14 @@ def example(kind, index):
 
 
 @functools.cache
-def watched(kind, index):
-    network, data = example(kind, index)
-    probes = PROBES | {"mine": Mine()}
-    return short_runs(
-        {name: one for name, one in probes.items() if fits(one, prepared(network, data), data)}, network, data
-    )
+def on_points(kind, index):
+    """The network after preparation: an infinite embedding has values on its points only."""
+    return eqx.filter_jit(lambda network, data: network.prepare(data).network.restore())(*example(kind, index))
 
 
-def prepared(network, data):
-    """An infinite embedding has values on its points only."""
-    return network.prepare(data).network.restore()
+@functools.cache
+def suits(name, kind, index):
+    return fits(ALL[name], on_points(kind, index), example(kind, index)[1])
 
 
 def test_probes_are_found():
@@ -77,17 +79,14 @@ def test_probes_are_found():
 
 
 @everywhere
-def test_inside_a_flow_is_by_hand(kind, index):
+def test_inside_a_flow_is_by_hand_and_coordinates_do_not_matter(kind, index):
     """Every probe at once: the runs and compilations are shared."""
-    for coordinates, run in watched(kind, index).items():
+    probes = {name: probe for name, probe in ALL.items() if suits(name, kind, index)}
+    runs = short_runs(probes, *example(kind, index))
+    for coordinates, run in runs.items():
         assert {"train-loss", "kernel", "weight-movement", "mine"} <= set(run.observed)
         inside_is_by_hand(run, f"{kind}-{index} in {coordinates}")
         results_are_finite_floats(run, f"{kind}-{index} in {coordinates}")
-
-
-@everywhere
-def test_coordinates_do_not_matter(kind, index):
-    runs = watched(kind, index)
     if "gram" in runs:
         weights, gram = runs["weights"], runs["gram"]
         assert set(weights.observed) == set(gram.observed)
@@ -100,19 +99,21 @@ def test_coordinates_do_not_matter(kind, index):
     "name", ["condensation", "cosine-matrix", "alignment", "importance", "pruning", "transfer", "weight-movement"]
 )
 def test_probes_of_neurons_work_on_all_networks_with_neurons(kind, name):
-    for index in range(len(EXAMPLES[kind])):
-        network, data = example(kind, index)
-        if network.layers():
-            assert fits(PROBES[name], prepared(network, data), data), (kind, index)
+    for index in range(len(of_kind(kind))):
+        if example(kind, index)[0].layers():
+            assert suits(name, kind, index), (kind, index)
 
 
 @functools.cache
+def unobserved_run(kind, index):
+    return short_runs({}, *example(kind, index))["weights"]
+
+
 def some_run(name):
-    """A run that suits the probe: the first network that it is made for."""
+    """A run that suits the probe: of the first network that it is made for."""
     for kind, index in NETWORKS:
-        for run in watched(kind, index).values():
-            if name in run.probes:
-                return run
+        if suits(name, kind, index):
+            return unobserved_run(kind, index)
     raise AssertionError(f"No network suits {name}.")
 
 
@@ -170,8 +171,8 @@ def table():
     kinds = list(members("network"))
     rows = ["| probe | " + " | ".join(f"`{kind}`" for kind in kinds) + " |", "|---|" + "---|" * len(kinds)]
     for name in PROBES:
-        suits = [any(name in watched(k, i)["weights"].probes for k, i in NETWORKS if k == kind) for kind in kinds]
-        rows.append(f"| `{name}` | " + " | ".join("yes" if one else "-" for one in suits) + " |")
+        there = [any(suits(name, k, i) for k, i in NETWORKS if k == kind) for kind in kinds]
+        rows.append(f"| `{name}` | " + " | ".join("yes" if one else "-" for one in there) + " |")
     return "\n".join(rows)
 
 

@@ -18,6 +18,7 @@ from unlazy.testing._members import close
 outputs = eqx.filter_jit(lambda network, x: network(x))
 kernel = eqx.filter_jit(lambda network, x, z: network.tangent_kernel(x, z))
 _by_jacobians = eqx.filter_jit(jacobian_kernel)
+_prepared = eqx.filter_jit(lambda network, data: network.prepare(data))
 
 
 def check_network(network: Network, data: Dataset) -> None:
@@ -42,7 +43,7 @@ def check_network(network: Network, data: Dataset) -> None:
 def forms(network: Network, data: Dataset) -> dict[str, Prepared]:
     """Return the network as flows train it: in weights and, where it can be, in Gram coordinates."""
     form = network.gram_form(data)
-    found = {"weights": eqx.filter_jit(lambda n, d: n.prepare(d))(network, data)}
+    found = {"weights": _prepared(network, data)}
     return found if form is None else found | {"gram": form.prepare(Layout())}
 
 
@@ -69,8 +70,8 @@ def values_are_the_same_in_all_forms(network: Network, data: Dataset) -> None:
 
 def prepared_twice(network: Network, data: Dataset) -> tuple[Any, Any]:
     """Outputs after preparing, and after restoring and preparing again."""
-    once = network.prepare(data)
-    twice = once.network.restore().prepare(data)
+    once = _prepared(network, data)
+    twice = _prepared(once.network.restore(), data)
     return outputs(twice.network, twice.x), outputs(once.network, once.x)
 
 
@@ -120,7 +121,7 @@ def kernels_are_jacobians(network: Network, data: Dataset) -> None:
         other = x[:3] if x_test is None else x_test[:3]
         in_weights, handle, there = (prepared, x, other)
         if name == "gram":  # what autodiff gives there is a velocity; handles of another form serve as raw inputs
-            in_weights = network.prepare(data).network
+            in_weights = _prepared(network, data).network
         exact = brute_force_kernel(in_weights, handle, there)
         close(kernel(prepared, x, other), exact, 1e-8, 1e-10, f"{name}: the tangent kernel is not J R J^T")
         close(kernel(prepared, x, None), kernel(prepared, x, x), 1e-12, 1e-14, f"{name}: Θ(x) is not Θ(x, x)")
