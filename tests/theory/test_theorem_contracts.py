@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from unlazy import theory
+from unlazy import papers, theory
 from unlazy._errors import UserError
 from unlazy._registry import modules, walk
 from unlazy.data import Dataset
@@ -60,7 +60,7 @@ def test_a_run_that_saw_nothing_gets_an_answer(theorem):
 
 
 def test_every_theorem_has_a_key_of_its_own():
-    assert len(theorems()) == len(list(walk(modules(theory), Theorem)))
+    assert len(theorems()) == len(list(walk(modules(papers), Theorem)))
     assert {"chen2022/lemma-1", "chen2022/theorem-1", "chen2022/eq-15"} <= set(theorems())
 
 
