@@ -200,11 +200,14 @@ def test_every_layer_of_a_convolutional_network_is_seen():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Condensation(threshold=1.0), "between 0 and 1"),
-        (lambda: Alignment("one"), "not 'one'"),
-        (lambda: Alignment((1.0, 0.0)), "name it with `layer`"),
+        (lambda: Condensation(threshold=1.0), "choose 0 < threshold < 1"),
+        (lambda: Alignment("one"), "direction = 'one' is unknown"),
+        (lambda: Alignment((1.0, 0.0)), "name that layer with the option layer"),
         (lambda: Alignment(degrees=90), "between 0 and 90"),
-        (lambda: look(Alignment((1.0, 0.0), "hidden"), layer(np.ones((2, DIM)))), "9 entries"),
+        (
+            lambda: look(Alignment((1.0, 0.0), "hidden"), layer(np.ones((2, DIM)))),
+            "direction has 2 entries, but vectors of 'hidden' have 9",
+        ),
     ],
 )
 def test_bad_options_are_told(make, words):
