@@ -13,7 +13,7 @@ from rich.console import Console
 import unlazy
 import unlazy.papers
 from made_up import Ready, exponential, random_labels, shrink, stored_run
-from unlazy import cli
+from unlazy import _registry, cli
 from unlazy._errors import UserError
 from unlazy.flows import Driver
 from unlazy.lab import Interrupted, Lab, kept, parse
@@ -56,7 +56,8 @@ def _alone(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setenv("UNLAZY_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
     known = {panel.key: panel for panel in (chen2022.fig1, chen2022.fig5)}
-    monkeypatch.setattr(unlazy.papers, "panels", lambda: known)
+    members = _registry.members
+    monkeypatch.setattr(_registry, "members", lambda kind: known if kind == "panel" else members(kind))
 
 
 @pytest.fixture

@@ -147,7 +147,9 @@ class Driver:
         network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
         prepared, samples = compiled.prepare_runs(method, network, raw, arrangement, batching)
         state = compiled.init_runs(method, prepared, samples, key, batching)
-        trained, frozen = split_trained(prepared)
+        # The state knows what is trained; the rates of several networks stacked into one would mean nothing.
+        chosen = jax.tree.map(lambda leaf: leaf is not None, state.trained, is_leaf=lambda leaf: leaf is None)
+        trained, frozen = eqx.partition(prepared, chosen)
         return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
     def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
