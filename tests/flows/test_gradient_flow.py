@@ -107,7 +107,7 @@ data = orthogonal_clusters(n=24, d=6, n_test=10, key=k1)
 network = TwoLayer(64, 6, embedding=RandomLayers((80,)), activation=Gelu(), key=k2)
 for flow in (GradientFlow(tolerance=1e-3), Descent()):
     run = flow(network, data, [20.0], [TestOutputs()])
-    print(len(run.run_state.state.trained.b.sharding.device_set), *run.observed["test-outputs"].ravel())
+    print(len(run.run_state.state.trained.gram.coefficients.sharding.device_set), *run.observed["test-outputs"].ravel())
 """
 
 

@@ -181,7 +181,7 @@ def test_linear_channels_of_several_inputs_are_seen_along_the_first():
 
 
 def test_other_networks_get_a_sentence():
-    with pytest.raises(UserError, match="Channels are those of a MeanFieldStack; TwoLayer has none"):
+    with pytest.raises(UserError, match="Channels are those of a MeanFieldStack, and TwoLayer has none"):
         look(Channels(), TwoLayer(4, 1, key=KEY))
     with pytest.raises(UserError, match="low < high"):
         look(Channels(low=1.0, high=0.0))

@@ -118,7 +118,7 @@ class NeuronSum(eqx.Module):
         h, _ = sweep(lambda some, at: (some.h(at), None), self._neurons(), self.gram.at(x), self.gram.layout)
         return h.astype(self.gram.coefficients.dtype)
 
-    def push(self, x: Batch, b: Float[Array, "m n"], a: Float[Array, "m *k"] | None) -> Outputs:
+    def push(self, x: Batch, b: Float[Array, "m n"], a: Float[Array, "m *k"] | None) -> Float[Array, "q *k"]:
         """J(x) v = Σ_j s_j a_j σ'(h_j) h_j', with h' = -B' G, plus the read-out's part where it is trained."""
 
         def body(neurons: tuple[_Neurons, Array, Array | None], points: Points) -> tuple[None, Array]:

@@ -234,7 +234,7 @@ class TwoLayer(Network):
         rate = float(self.width) ** self.scaling.rate if self.train_readout else 0.0
         return NeuronSum(self.gram, self.a, self.s, self.activation, rate)
 
-    def _in_gram(self, *batches: Batch) -> bool:
+    def _in_gram(self, *batches: Any) -> bool:
         return self.gram is not None and all(isinstance(x, Places) for x in batches)
 
     def rates(self) -> PyTree:
