@@ -13,6 +13,8 @@ author = "The unlazy developers"
 release = version = importlib.metadata.version("unlazy")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "_run"]
 exclude_patterns = ["_build"]
+napoleon_use_ivar = True  # autodoc already describes the fields of named tuples
+napoleon_attr_annotations = False  # the asterisk of a shape would be taken for emphasis
 html_theme = "furo"
 html_title = f"unlazy {release}"
 myst_heading_anchors = 3
