@@ -5,7 +5,7 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test test-slow test-all lint bench reproduce docs wheel clean
+.PHONY: demo test test-slow test-torch test-all lint bench reproduce docs wheel clean
 
 demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
@@ -15,6 +15,9 @@ test: .venv/.dev  ## all tests but the slow ones
 
 test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
+
+test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
+	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/flows/test_recorder.py
 
 test-all: .venv/.dev  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from unlazy import MeanFieldStack, RungeKutta, TrainLoss
-from unlazy.networks import Constant, Sphere, Tied, sphere_mean
+from unlazy.networks import Constant, Sphere, Tied
+from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023.data import spherical_quadrature
 from unlazy.papers.ren2023.probes import FirstLayer, SecondLayer
 

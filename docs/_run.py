@@ -2,7 +2,8 @@
 
 Later Python blocks of a page use the names of earlier ones. A block that fails ends the build. A Matplotlib figure
 called ``figure`` that a block has made is shown below it. Recipes (TOML) are instantiated, and commands of unlazy (sh)
-are read as the command line reads them, but not run: some take hours.
+are read as the command line reads them, but not run: some take hours. A block that imports one of the libraries whose
+models can be wrapped is shown without its output where that library is not installed.
 """
 
 import base64
@@ -16,6 +17,7 @@ import tomllib
 import traceback
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
+OPTIONAL = ("flax", "haiku", "torch")
 OTHER = re.compile(r"^```(sh|toml)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 
 
@@ -34,6 +36,8 @@ def run_blocks(text, page):
             with contextlib.redirect_stdout(said):
                 exec(compile("\n" * (line - 1) + block[1], f"{page}.md", "exec"), names)
         except (Exception, SystemExit) as error:
+            if isinstance(error, ModuleNotFoundError) and str(error.name).partition(".")[0] in OPTIONAL:
+                return block[0]
             inside = [one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == f"{page}.md"]
             line = inside[0] if inside else getattr(error, "lineno", line)  # a mistake in spelling has no trace
             raise BlockFailed(f"{page}.md, line {line}: {type(error).__name__}: {error}") from error
@@ -70,7 +74,7 @@ def check_blocks(text, page):
 
 
 def check_commands(block):
-    from unlazy.cli._shared import app
+    from unlazy.cli.application import app
 
     for words in (shlex.split(line, comments=True) for line in block.splitlines()):
         if words and words[0] == "unlazy":

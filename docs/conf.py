@@ -20,6 +20,7 @@ html_title = f"unlazy {release}"
 myst_heading_anchors = 3
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+suppress_warnings = ["ref.python"]  # a documented attribute is searched for by its last name, which several may share
 
 
 def _bars(app, what, name, obj, options, lines):

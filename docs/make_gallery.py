@@ -1,4 +1,4 @@
-"""Writes gallery.md from the records beside the figures, and makes the figures small: python docs/make_gallery.py.
+"""Writes gallery.md and fidelity.md from the records of panels, and makes figures small: python docs/make_gallery.py.
 
 Figures and records are what `unlazy reproduce PANEL --scale paper` leaves in the folder `panels` of its results: copy
 them to docs/gallery and run this. Coordinates are rounded to 0.01 pt, and points that are nearer than 0.05 pt to the
@@ -8,61 +8,180 @@ line through the others are left out: a twentieth of the width of a line, and of
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from unlazy.papers import Claim, Panel, Reference, panels
+from unlazy.papers.outcomes import tally
+from unlazy.report.record import EARLIER_RULES, Record, read_record, stem
 
 FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
 Panels at the sizes of the papers, made by the command under each: what it shows, which claims were checked, and how
 long it took on one or two cores. The record (JSON) beside each figure holds its recipes, versions and machine. This
-page is generated from the records by `docs/make_gallery.py`.
+page is generated from the records by `docs/make_gallery.py`. [Fidelity](fidelity.md) has the authors' numbers beside
+ours, and the paper's words beside each claim.
+
+A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
+too few of them). Records that say "judged under earlier rules" are older than these four outcomes: a claim held or did
+not hold, by a threshold on means or medians over seeds.
 """
 
 
-def page() -> str:
-    """Give the page."""
-    records = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in FOLDER.glob("*.json")]
-    records.sort(key=lambda one: _order(one[1]["panel"]))
-    return "\n".join([HEAD, *(_section(path.stem, record) for path, record in records)])
+def kept() -> list[Record]:
+    """Read the records of the gallery, in the order of the pages."""
+    return sorted(map(read_record, FOLDER.glob("*.json")), key=lambda record: (_order(record.panel), record.scale))
 
 
-def _order(panel: str) -> tuple[str, str, int]:
+def page(records: Sequence[Record]) -> str:
+    """Write the gallery."""
+    return "\n".join([HEAD, *map(_section, records)])
+
+
+def _order(panel: str) -> tuple[str, str, int, str]:
     paper, _, name = panel.partition("/")
     kind, number = re.fullmatch(r"([a-z-]*)([0-9]*).*", name).groups()
-    return paper, kind, int(number or 0)
+    return paper, kind, int(number or 0), name
 
 
-def _section(stem: str, record: dict[str, Any]) -> str:
-    paper = record["panel"].partition("/")[0]
-    seconds = record["seconds"]
-    took = f"{seconds:.0f} seconds" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-    seeds = re.search(r"\(run with seeds = ([0-9]+)\)", record["settings"])
-    command = f"unlazy reproduce {record['panel']} --scale {record['scale']}"
-    command += f" --seeds {seeds[1]}" if seeds else ""
-    rows = [
-        f"| {_cell(claim['text'])} | {_cell(claim['measured'])} | {'holds' if claim['holds'] else 'does not hold'} |"
-        for claim in record["claims"]
+def _section(record: Record) -> str:
+    took = f"{record.seconds:.0f} seconds" if record.seconds < 120 else f"{record.seconds / 60:.0f} minutes"
+    rows = [f"| {_cell(claim.text)} | {_cell(claim.measured)} | {_outcome(claim)} |" for claim in record.claims]
+    numbers = [
+        f"| {_cell(one.name)} | {one.ours_in_words} | {one.authors_in_words} | {one.distance} | {one.agreement} |"
+        for one in record.references or ()
     ]
+    if numbers:
+        numbers = ["\n| quantity | ours | the authors' | distance | |\n|---|---|---|---|---|", *numbers]
     return "\n".join(
         [
-            f"## {paper}, {record['title'][0].lower()}{record['title'][1:]}\n",
-            f"![{_cell(record['title'])}: {_cell(record['settings'])}](gallery/{stem}.svg)\n",
-            f"{record['settings']}. {record['caption']}\n",
+            f"## {record.paper}, {record.title[0].lower()}{record.title[1:]}\n",
+            f"![{_cell(record.title)}: {_cell(record.settings)}](gallery/{stem(record.panel, record.scale)}.svg)\n",
+            f"{record.settings}. {record.caption}\n",
             "| claim | measured | |\n|---|---|---|",
             *rows,
-            f"\n`{command}`: {took}.\n",
+            *numbers,
+            f"\n`{_command(record)}`: {took}.\n",
         ]
     )
+
+
+def _command(record: Record) -> str:
+    seeds = re.search(r"\(run with seeds = ([0-9]+)\)", record.settings)
+    return f"unlazy reproduce {record.panel} --scale {record.scale}" + (f" --seeds {seeds[1]}" if seeds else "")
+
+
+def _outcome(claim: Claim) -> str:
+    """Give the outcome of a claim and what it rests on."""
+    notes = claim.basis
+    if claim.judgement.test == EARLIER_RULES:
+        notes = notes.replace(EARLIER_RULES, EARLIER_RULES.partition(":")[0])
+    return f"**{claim.outcome.value}**" + (f" ({_cell(notes)})" if notes else "")
 
 
 def _cell(text: str) -> str:
     """Text that neither Markdown nor a table takes for something else."""
     return re.sub(r"([|\\*_<>\[\]])", r"\\\1", text)
+
+
+# ---------------------------------------------------------------- fidelity
+
+FIDELITY = """# Fidelity
+
+Panel by panel, our numbers beside those of the authors, and the outcome of every claim. This page is generated by
+`docs/make_gallery.py` from the records of the [gallery](gallery.md), which `unlazy reproduce PANEL --scale paper`
+writes; nothing in it is typed by hand. A panel without a record is listed as not run yet.
+
+Ours is the mean over seeds ± their standard deviation (SD). The distance is relative to the authors' number, and in
+units of our SD. The two *agree* if the authors' number lies in the 95 % interval that our runs predict for it, and
+*differ* if it lies outside; a single seed, a very wide interval or runs of another size leave the comparison
+*undecided*. Where a paper prints no number, the claim stands beside the paper's words. Outcomes of claims are those of
+the [gallery](gallery.md).
+"""
+NO_NUMBERS = "No number of the authors can be compared one to one: the paper's words stand beside the claims."
+OLDER = "This record is older than the comparison of numbers: only claims can be shown until the panel is run again."
+
+
+def fidelity(records: Sequence[Record], every: Sequence[Panel]) -> str:
+    """Write the page that sets the authors' numbers beside ours.
+
+    Parameters
+    ----------
+    records
+        The records of the gallery.
+    every
+        All panels, of which those without a record are listed too.
+    """
+    parts = [FIDELITY, _counts(records, every)]
+    names = sorted({panel.key for panel in every} | {record.panel for record in records}, key=_order)
+    for paper, members in itertools.groupby(names, key=lambda name: name.partition("/")[0]):
+        parts.append(f"## {paper}\n\n| panel | scale | seeds | commit | numbers | claims |\n|---|---|---|---|---|---|")
+        shown = [(name, [record for record in records if record.panel == name]) for name in members]
+        parts += [_row(name, record) for name, found in shown for record in found or [None]]
+        parts += [_compared(record) for _, found in shown for record in found]
+    return "\n".join(parts)
+
+
+def _counts(records: Sequence[Record], every: Sequence[Panel]) -> str:
+    run = {record.panel for record in records if record.scale == "paper"}
+    claims = tally(claim.outcome for record in records for claim in record.claims)
+    earlier = sum(claim.judgement.test == EARLIER_RULES for record in records for claim in record.claims)
+    numbers = _numbers([one for record in records for one in record.references or ()])
+    missing = sum(panel.key not in run for panel in every)
+    return (
+        f"{len(run)} panels have a record at paper scale, and {missing} were not run yet at that scale. {claims}; "
+        f"{earlier} of all claims were judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
+    )
+
+
+def _numbers(references: Sequence[Reference]) -> str:
+    found = Counter(one.agreement for one in references)
+    return ", ".join(f"{found[word]} {word}" for word in ("agrees", "differs", "undecided") if found[word])
+
+
+def _row(name: str, record: Record | None) -> str:
+    if record is None:
+        return f"| {name} | not run yet at paper scale | | | | |"
+    seeds = f"{record.seeds}" + (f" (the panel has {record.usual_seeds})" if record.fewer_seeds else "")
+    numbers = "not compared" if record.references is None else _numbers(record.references) or "no number"
+    claims = tally(claim.outcome for claim in record.claims)
+    return f"| {name} | {record.scale} | {seeds} | {_commit(record)} | {numbers} | {claims} |"
+
+
+def _commit(record: Record) -> str:
+    commit, _, changed = record.made_by.get("commit", "unknown").partition(" ")
+    return f"`{commit}`" + (" with uncommitted changes" if changed else "")
+
+
+def _compared(record: Record) -> str:
+    rows = [
+        f"| {_cell(one.name)} | {one.ours_in_words} | {one.authors_in_words} ({_cell(one.source)}) | "
+        f"{one.distance} | **{one.agreement}** ({_cell(one.judgement.test)}) |"
+        for one in record.references or ()
+    ]
+    rows += [
+        f"| {_cell(claim.text)} | {_cell(claim.measured)} | {_cell(claim.paper)} | | {_outcome(claim)} |"
+        for claim in record.claims
+    ]
+    note = OLDER if record.references is None else "" if record.references else NO_NUMBERS
+    return "\n".join(
+        [
+            f"\n### {record.panel}\n",
+            f"{record.title}. {_cell(record.settings)}. {note}".rstrip() + "\n",
+            "| quantity or claim | ours | the authors' number or words | distance | outcome |\n|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def own_panels() -> list[Panel]:
+    """Return the panels of the papers, without those of plug-ins."""
+    return [panel for panel in panels().values() if type(panel).__module__.startswith("unlazy.")]
 
 
 # ---------------------------------------------------------------- small figures
@@ -132,4 +251,6 @@ def _distance(point: tuple[float, float], start: tuple[float, float], end: tuple
 if __name__ == "__main__":
     for figure in FOLDER.glob("*.svg"):
         figure.write_text(compact(figure.read_text(encoding="utf-8")), encoding="utf-8")
-    (FOLDER.parent / "gallery.md").write_text(page(), encoding="utf-8")
+    found = kept()
+    (FOLDER.parent / "gallery.md").write_text(page(found), encoding="utf-8")
+    (FOLDER.parent / "fidelity.md").write_text(fidelity(found, own_panels()), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import one_core  # noqa: F401, I001  (first, as it says)
 import gc
+import os
 from pathlib import Path
 
 from jaxtyping import install_import_hook
@@ -46,6 +47,31 @@ def compilations():
 @pytest.fixture
 def key():
     return jax.random.key(2026)
+
+
+# Tests that take seconds; `make test` leaves them to `make test-slow`.
+SLOW = Path(__file__).with_name("slow.txt")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--measure", metavar="FILE", help="append the CPU seconds and the name of every test to FILE")
+
+
+def pytest_collection_modifyitems(items):
+    slow = set(SLOW.read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    before = os.times()[:4]  # of this process and its children
+    result = yield
+    if file := item.config.getoption("measure"):
+        with open(file, "a", encoding="utf-8") as out:
+            out.write(f"{sum(os.times()[:4]) - sum(before):.2f} {item.nodeid}\n")
+    return result
 
 
 _MAPS = Path("/proc/self/maps")

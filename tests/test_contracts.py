@@ -9,7 +9,20 @@ import pytest
 from unlazy._registry import members
 from unlazy.activations import Custom, Tanh
 from unlazy.data import Dataset
-from unlazy.flows import Adam, Constant, Cosine, Momentum, Optimiser, Plain, Schedule, StepDecay, Transform
+from unlazy.flows import (
+    Adam,
+    ByLayer,
+    Constant,
+    Cosine,
+    Momentum,
+    OnStagnation,
+    Optimiser,
+    Piecewise,
+    Plain,
+    Schedule,
+    StepDecay,
+    Transform,
+)
 from unlazy.losses import Loss, Squared
 from unlazy.networks import (
     Asymmetrical,
@@ -68,7 +81,14 @@ OPTIMISERS = {
     "adam": Adam(),
     "transform": Transform(optax.scale_by_lion()),
 }
-SCHEDULES = {"constant": Constant(), "step-decay": StepDecay(0.9, 10), "cosine": Cosine(100)}
+SCHEDULES = {
+    "constant": Constant(),
+    "step-decay": StepDecay(0.9, 10),
+    "cosine": Cosine(100),
+    "on-stagnation": OnStagnation(),
+    "piecewise": Piecewise((1.0, 0.5, 2.0), (10, 20)),
+    "by-layer": ByLayer(("w",), (Cosine(10),), StepDecay(0.9, 10)),
+}
 UNDRAWN = {"tied", "eye"}  # amplitudes that are not parameters
 
 

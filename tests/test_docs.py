@@ -2,7 +2,9 @@
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import pytest
 import unlazy.papers
 from unlazy._registry import modules
 from unlazy.lab import instantiate, read
+from unlazy.papers import Claim, compare
+from unlazy.papers.outcomes import certain, increases
+from unlazy.report.record import EARLIER_RULES, Record
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -51,6 +56,14 @@ def test_a_failing_line_is_named():
         RUN.run_blocks("```python\nx = 0\n1 / x\n```\n", "page")
 
 
+def test_a_library_that_is_not_installed_ends_only_its_block(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    text = "```python\nprint(1 + 1)\n```\n```python\nimport torch\n1 / 0\n```\n```python\nprint(2 + 1)\n```\n"
+    assert RUN.run_blocks(text, "page").count("```text") == 2
+    with pytest.raises(RUN.BlockFailed, match=r"page.md, line 2: ModuleNotFoundError: No module named 'unlazi'"):
+        RUN.run_blocks("```python\nimport unlazi\n```\n", "page")
+
+
 @pytest.mark.slow
 def test_the_readme_example_is_ten_lines_and_tells_the_story(tmp_path, monkeypatch, capsys):
     (block,) = RUN.BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
@@ -89,7 +102,52 @@ MAKE_GALLERY = load("make_gallery")
 
 def test_the_gallery_page_is_made_from_its_records():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert page == MAKE_GALLERY.page(), "run python docs/make_gallery.py"
+    assert page == MAKE_GALLERY.page(MAKE_GALLERY.kept()), "run python docs/make_gallery.py"
+
+
+def test_the_fidelity_page_is_made_from_the_records():
+    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    found = MAKE_GALLERY.kept()
+    assert page == MAKE_GALLERY.fidelity(found, MAKE_GALLERY.own_panels()), "run python docs/make_gallery.py"
+    run = {record.panel for record in found}
+    for panel in MAKE_GALLERY.own_panels():  # none is left out, and none without a record has a result
+        (row,) = re.findall(rf"^\| {re.escape(panel.key)} \|.*$", page, re.MULTILINE)
+        assert ("not run yet" in row) == (panel.key not in run)
+
+
+def record(**changes):
+    """A record that was never made."""
+    words = {"title": "Figure 1: made up", "caption": "Made up.", "settings": "m = 8, 5 seeds", "recipes": {}}
+    claims = [Claim("a|b", "it falls", "3", increases(np.zeros(3), np.arange(1.0, 4.0)))]
+    return Record(
+        **{"panel": "made2099/fig1", "scale": "paper", "seconds": 1.0, "claims": claims}
+        | words
+        | {"made_by": {"commit": "0123456789ab"}, "seeds": 5, "usual_seeds": 5, "references": []}
+        | changes
+    )
+
+
+def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
+    numbers = [compare("loss", np.array([1.0, 1.1]), 9.0, "Table 1", setting="m = 8")]
+    made = [
+        record(),
+        record(panel="made2099/fig2", references=numbers, seeds=2, made_by={"commit": "0123456789ab (changed)"}),
+        record(panel="made2099/fig3", references=None, claims=[Claim("c", "p", "m", certain(True, EARLIER_RULES))]),
+    ]
+    page = MAKE_GALLERY.fidelity(made, [SimpleNamespace(key="made2099/fig4")])
+    assert "3 panels have a record at paper scale, and 1 were not run yet" in page
+    assert "| made2099/fig1 | paper | 5 | `0123456789ab` | no number | 1 of 1 claims hold |" in page
+    assert (
+        "| made2099/fig2 | paper | 2 (the panel has 5) | `0123456789ab` with uncommitted changes | 1 differs |" in page
+    )
+    assert "| made2099/fig3 | paper | 5 | `0123456789ab` | not compared |" in page
+    assert "| made2099/fig4 | not run yet at paper scale |" in page
+    assert "| loss, m = 8 | 1.05 ± 0.07 | 9 (Table 1) | 0.12 times, -1.1e+02 SD | **differs** (95 % " in page
+    assert r"| a\|b | 3 | it falls | | **holds** (paired t-test over 3 seeds, p = 0.037; 3 of 3 seeds agree) |" in page
+    assert "| c | m | p | | **holds** (judged under earlier rules) |" in page
+    gallery = MAKE_GALLERY.page(made)
+    assert "| loss, m = 8 | 1.05 ± 0.07 | 9 | 0.12 times, -1.1e+02 SD | differs |" in gallery
+    assert "| c | m | **holds** (judged under earlier rules) |" in gallery
 
 
 @pytest.mark.parametrize("figure", sorted((ROOT / "docs" / "gallery").glob("*.svg")), ids=lambda path: path.stem)

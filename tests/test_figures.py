@@ -11,7 +11,7 @@ import xarray as xr
 from unlazy import figures
 from unlazy._errors import UserError
 from unlazy.figures import compare, curves, overlay, plots, settings
-from unlazy.figures._overlay import form
+from unlazy.figures.drawing import form
 
 TIMES = np.array([0.0, 1.0, 2.0, 4.0])
 

@@ -110,7 +110,7 @@ def test_kinds_members_and_options(capsys):
 
 def test_arguments_are_explained_in_lists_and_sections():
     mnist = {one["name"]: one["doc"] for one in _listing.describe_one("data", "mnist")["options"]}
-    assert mnist["flat"].startswith("vectors of pixels")
+    assert mnist["flat"].startswith("Whether inputs are vectors of pixels")
     assert mnist["n"] == mnist["n_test"]
     assert "key" not in mnist
 

@@ -218,7 +218,7 @@ def test_a_figure_of_a_paper_is_one_file(add, capsys):
     printed = capsys.readouterr()
     assert left.value.code == 0, printed.err
     record = json.loads(printed.out)
-    assert [claim["holds"] for claim in record["claims"]] == [True]
+    assert [claim["outcome"] for claim in record["claims"]] == ["holds"]
     (path,) = Path("runs").glob("waves-*.nc")
     assert {"train-loss", "largest-residual"} <= set(read_run(path).data_vars)
 

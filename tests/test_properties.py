@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unlazy._registry import kebab
 from unlazy.data import csv
 from unlazy.lab import parse
-from unlazy.networks._prepared import Features, Places
+from unlazy.networks.prepared import Features, Places
 
 settings.register_profile("unlazy", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("unlazy")

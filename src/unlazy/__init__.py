@@ -18,12 +18,13 @@ _NAMES = {
     "activations": "",
     "data": "Dataset",
     "networks": "TwoLayer ConvNet MeanFieldStack TangentModel Identity Quadratic RandomLayers Infinite Scaling "
-    "mean_field ntk multilayer_mean_field asymmetrical Zipf",
+    "mean_field ntk multilayer_mean_field asymmetrical Zipf wrap",
+    "kernels": "",
     "losses": "Squared CrossEntropy Logistic",
-    "flows": "GradientFlow Descent Exponential RungeKutta Stabilised Linearised Trajectory Status",
+    "flows": "GradientFlow Descent Exponential RungeKutta Stabilised Linearised Trajectory Status Recorder",
     "probes": "TrainLoss TestLoss FeatureMovement WeightMovement Kernel",
     "theory": "",
-    "lab": "Lab Recipe",
+    "lab": "Lab Recipe diagnose",
     "figures": "",
     "papers": "",
     "report": "",
@@ -33,10 +34,34 @@ _HOMES = {name: f"unlazy.{package}" for package, names in _NAMES.items() for nam
 
 if TYPE_CHECKING:
     __version__: str
-    from unlazy import activations, data, figures, flows, lab, losses, networks, papers, probes, report, testing, theory
+    from unlazy import (
+        activations,
+        data,
+        figures,
+        flows,
+        kernels,
+        lab,
+        losses,
+        networks,
+        papers,
+        probes,
+        report,
+        testing,
+        theory,
+    )
     from unlazy.data import Dataset
-    from unlazy.flows import Descent, Exponential, GradientFlow, Linearised, RungeKutta, Stabilised, Status, Trajectory
-    from unlazy.lab import Lab, Recipe
+    from unlazy.flows import (
+        Descent,
+        Exponential,
+        GradientFlow,
+        Linearised,
+        Recorder,
+        RungeKutta,
+        Stabilised,
+        Status,
+        Trajectory,
+    )
+    from unlazy.lab import Lab, Recipe, diagnose
     from unlazy.losses import CrossEntropy, Logistic, Squared
     from unlazy.networks import (
         ConvNet,
@@ -53,6 +78,7 @@ if TYPE_CHECKING:
         mean_field,
         multilayer_mean_field,
         ntk,
+        wrap,
     )
     from unlazy.probes import FeatureMovement, Kernel, TestLoss, TrainLoss, WeightMovement
 
@@ -74,6 +100,7 @@ __all__ = [
     "Quadratic",
     "RandomLayers",
     "Recipe",
+    "Recorder",
     "RungeKutta",
     "Scaling",
     "Squared",
@@ -89,8 +116,10 @@ __all__ = [
     "activations",
     "asymmetrical",
     "data",
+    "diagnose",
     "figures",
     "flows",
+    "kernels",
     "lab",
     "losses",
     "mean_field",
@@ -102,6 +131,7 @@ __all__ = [
     "report",
     "testing",
     "theory",
+    "wrap",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Files: the cache folder, writing so that a file appears whole or not at all, digests, and recipes as stored."""
+"""Files: the cache folder, atomic writing, digests, stored recipes, and results as netCDF files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unlazy._errors import UserError
 
+if TYPE_CHECKING:
+    import xarray as xr
+
 CACHE = "UNLAZY_CACHE"
+CHECKSUM = "checksum"  # the attribute of a netCDF file that holds its checksum
 
 
 def cache() -> Path:
-    """Give the folder that the environment variable ``UNLAZY_CACHE`` names, or the user's cache folder."""
+    """Return the folder named by the environment variable ``UNLAZY_CACHE``, or the user's cache folder."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen).expanduser()
@@ -28,10 +32,10 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a temporary file to write, which replaces ``path`` once it is complete and on the disk.
+    """Yield a temporary file to write, which replaces ``path`` once it is complete and on the disk.
 
     The temporary name is unique to this call, so that several processes can write the same file; the last one wins.
-    If the block raises, ``path`` stays as it was and the temporary file is removed.
+    If the block raises, ``path`` is unchanged and the temporary file is removed.
     """
     temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
@@ -45,14 +49,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def sha256(path: Path | str) -> str:
-    """Give the SHA-256 digest of a file, in hexadecimal digits."""
+    """Return the SHA-256 digest of a file, in hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
 def writing(what: str, where: Path, advice: str) -> Iterator[None]:
-    """Turn what the operating system says of a failed write into a sentence."""
+    """Turn an error of the operating system in a write into a `UserError`."""
     try:
         yield
     except OSError as error:
@@ -69,12 +73,15 @@ def writable(folder: Path, what: str, option: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Give the operating system's own short explanation of an error."""
+    """Return the operating system's own short explanation of an error."""
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
+# ---------------------------------------------------------------- stored recipes and results
+
+
 def recipe_table(recipe: Any) -> dict[str, Any]:
-    """Read a recipe as it is stored, in JSON; empty where there is none, as for a run that was made in Python."""
+    """Parse a recipe stored as JSON; return an empty table if there is none, as for a run that was made in Python."""
     try:
         table = json.loads(recipe or "{}")
     except (TypeError, ValueError):
@@ -83,7 +90,69 @@ def recipe_table(recipe: Any) -> dict[str, Any]:
 
 
 def probe_names(table: Mapping[str, Any]) -> list[str]:
-    """Give the names of a recipe's probes in its results."""
+    """Return the names of a recipe's probes in its results."""
     probes = table.get("probes")
     found = [one if isinstance(one, str) else one.get("as", one.get("kind")) for one in probes or () if one]
     return list(map(str, found))
+
+
+def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dataset:
+    """Add a ``long_name`` and, where they are known, ``units`` to every variable.
+
+    Parameters
+    ----------
+    run
+        A result with variables named after probes, such as ``train-loss`` or ``kernel.drift``.
+    probes
+        The probes by name. A probe may have attributes ``long_name`` and ``units``: a string, or a mapping from the
+        parts of what it returns to strings.
+    """
+    found = {}
+    for name in map(str, run.data_vars):
+        label, _, part = name.partition(".")
+        attributes = {"long_name": spoken(name)}
+        for attribute in ("long_name", "units"):
+            given = getattr((probes or {}).get(label), attribute, None)
+            given = given.get(part) if isinstance(given, Mapping) else given
+            if given and isinstance(given, str):
+                attributes[attribute] = given
+        found[name] = run[name].assign_attrs(attributes)
+    run = run.assign(found)
+    for name in {"time", "seed"} & set(run.coords):
+        run[name].attrs |= {"long_name": name}
+    return run
+
+
+def spoken(name: str) -> str:
+    """Return the name of a variable in words: ``kernel.drift_operator`` becomes ``kernel: drift operator``."""
+    return name.replace("-", " ").replace("_", " ").replace(".", ": ", 1).replace(".", " ")
+
+
+def write(run: xr.Dataset, path: Path) -> Path:
+    """Write a result and its checksum atomically as a netCDF file."""
+    run = run.assign_attrs({CHECKSUM: checksum(run)})
+    whole = run.to_netcdf(engine="h5netcdf")  # in memory: on a full disk HDF5 does not fail, it crashes
+    with writing("The result", path, "free some space, or choose another place"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(whole)
+    return path
+
+
+def checksum(run: xr.Dataset) -> str:
+    """Return the SHA-256 digest of all arrays and attributes, which does not depend on how they are stored."""
+    import numpy as np
+
+    def attributes(given: Mapping[Any, Any]) -> bytes:  # a list of one comes back from netCDF as its element
+        plain = {str(name): np.atleast_1d(value).tolist() for name, value in given.items() if name != CHECKSUM}
+        return json.dumps(plain, sort_keys=True).encode()
+
+    total = hashlib.sha256()
+    for name in sorted(map(str, run.variables)):
+        variable = run[name].variable
+        values = np.ascontiguousarray(variable.values)
+        values = values.astype(values.dtype.newbyteorder("<"))
+        total.update(f"{name} {variable.dims} {values.dtype.str} {values.shape}".encode())
+        total.update(attributes(variable.attrs) + values.tobytes())
+    total.update(attributes(run.attrs))
+    return total.hexdigest()

@@ -1,4 +1,4 @@
-"""Inputs as users have them: seeds instead of keys; lists, NumPy arrays, pandas frames instead of JAX arrays."""
+"""Conversion of user input: seeds to random keys; lists, NumPy arrays and pandas frames to JAX arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unlazy._types import PRNGKey
 
 
 def as_key(key: Any) -> PRNGKey:
-    """Make a key of JAX of what a user gives as a seed.
+    """Convert a seed or a key to a typed key of JAX.
 
     Parameters
     ----------
@@ -40,15 +40,12 @@ def as_key(key: Any) -> PRNGKey:
             return jax.random.wrap_key_data(jnp.asarray(key))
         if jnp.issubdtype(key.dtype, jnp.integer) and key.shape == () and not isinstance(key, Tracer):
             return as_key(int(key))
-        raise UserError(
-            f"A key was wanted, not an array of shape {key.shape} and type {key.dtype}: "
-            "give a whole number such as key=0, or one key such as jax.random.key(0)."
-        )
-    raise UserError(f"key = {short(key)} is not a key: give a whole number such as key=0, or jax.random.key(0).")
+        raise UserError(f"key is an array of shape {key.shape} and type {key.dtype}: give an integer such as key=0.")
+    raise UserError(f"key = {short(key)} is not a key: give an integer such as key=0, or jax.random.key(0).")
 
 
 def as_floats(what: str, value: Any) -> Array:
-    """Make an array of floating-point numbers of what a user gives.
+    """Convert user input to an array of floating-point numbers.
 
     Parameters
     ----------
@@ -72,9 +69,7 @@ def _as_numpy(what: str, value: Any) -> np.ndarray:
     if pandas is not None and isinstance(value, pandas.DataFrame):
         text = [name for name in value.columns if not pandas.api.types.is_numeric_dtype(value[name].dtype)]
         if text:
-            raise UserError(
-                f"{what}: the column {short(text[0])} does not hold numbers: drop it, or encode it as numbers first."
-            )
+            raise UserError(f"{what}: the column {short(text[0])} does not hold numbers: drop it, or encode it first.")
         return value.to_numpy(dtype=float, na_value=np.nan)
     if pandas is not None and isinstance(value, pandas.Series) and pandas.api.types.is_numeric_dtype(value.dtype):
         return value.to_numpy(dtype=float, na_value=np.nan)
@@ -85,20 +80,16 @@ def _as_numpy(what: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError:
-        raise UserError(
-            f"{what} has rows of unequal length: every sample needs the same number of entries; drop or pad some."
-        ) from None
+        raise UserError(f"{what} has rows of unequal length: every sample needs as many entries.") from None
     except Exception as error:
         raise UserError(f"{what} cannot be made an array ({type(error).__name__}): give numbers.") from error
 
 
 def _described(value: Any) -> str:
-    kind = value.dtype.kind
-    if kind == "c":
-        return "complex numbers"
-    if kind in "US" or (kind == "O" and any(isinstance(one, str) for one in value.flat)):
-        return f"text ({short(next(str(one) for one in value.flat if kind != 'O' or isinstance(one, str)))})"
-    return {"M": "dates", "m": "durations"}.get(kind, "Python objects")
+    text = [str(one) for one in value.flat if isinstance(one, str | bytes)] if value.dtype.kind in "USO" else []
+    if text:
+        return f"text ({short(text[0])})"
+    return {"c": "complex numbers", "M": "dates", "m": "durations"}.get(value.dtype.kind, "Python objects")
 
 
 def plain_leaf(leaf: Any) -> np.ndarray:

@@ -1,8 +1,7 @@
-"""What there is, without importing JAX: members, their summaries and options, panels and theorems.
+"""A listing of all members, their summaries and options, without importing JAX.
 
-The truth is in the modules, and importing all of them takes ten seconds. So it is written down once, in the cache
-folder, under a digest of all source files of unlazy and of plug-ins: a changed source is another file name, and the
-listing is made again.
+Importing all modules takes ten seconds. So the listing is cached in a file whose name has a digest of all source files
+of unlazy and of plug-ins; when a source changes, the listing is made again.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,13 @@ from unlazy._errors import UserError, suggest
 from unlazy._files import atomic_write, cache
 from unlazy._registry import KINDS, find, kebab, members, plugins
 
-Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> what `describe` gives
+Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> result of `describe`
 _SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # of a docstring in NumPy style
 FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
 
 
 def listing() -> Listing:
-    """Give every member of every kind with its description, from the cache if nothing has changed."""
+    """Return the description of every member of every kind, from the cache if nothing has changed."""
     path = cache() / f"listing-{_digest()}.json"
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
@@ -37,61 +35,49 @@ def listing() -> Listing:
         print("unlazy: reading all members once; this takes some seconds ...", file=sys.stderr)
     made = {}
     for kind, asked in KINDS.items():
-        known = members(kind)  # panels and theorems stand in the order of their papers
+        known = members(kind)  # panels and theorems keep the order of their papers
         made[kind] = {name: describe(kind, name, known[name]) for name in (known if asked.keyed else sorted(known))}
-    if not _registry.warnings():  # a broken plug-in is to be named every time
-        _keep(path, made)
+    if not _registry.warnings():  # the warning about a broken plug-in is needed every time
+        with contextlib.suppress(OSError):  # if it cannot be written, it is made again next time
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for old in path.parent.glob("listing-*.json"):
+                old.unlink(missing_ok=True)
+            with atomic_write(path) as part:
+                part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
     return made
-
-
-def _keep(path: Path, made: Listing) -> None:
-    """Write the listing; where that is not possible, it is made again next time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for old in path.parent.glob("listing-*.json"):
-            old.unlink(missing_ok=True)
-        with atomic_write(path) as part:
-            part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
 
 
 def _digest() -> str:
     found = hashlib.sha256(sys.version.encode())
     for file in sorted(Path(__file__).parent.rglob("*.py")):
         found.update(f"{file}\n".encode() + file.read_bytes())
-    for name in plugins():
-        for path in _sources(name):
-            with contextlib.suppress(OSError):
+    for name in plugins():  # which are not imported
+        found.update(name.encode())
+        with contextlib.suppress(ImportError, ValueError, OSError):
+            spec = importlib.util.find_spec(name.partition(".")[0])
+            files = [Path(spec.origin)] if spec and spec.origin else []
+            for folder in (spec and spec.submodule_search_locations) or ():
+                files += sorted(Path(folder).rglob("*.py"))
+            for path in files:
                 status = path.stat()
                 found.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
-        found.update(name.encode())
     return found.hexdigest()[:16]
-
-
-def _sources(name: str) -> Iterator[Path]:
-    """Give the source files of a plug-in without importing it."""
-    spec = None
-    with contextlib.suppress(ImportError, ValueError):
-        spec = importlib.util.find_spec(name.partition(".")[0])
-    if spec is not None:
-        yield from (Path(spec.origin),) if spec.origin else ()
-        for folder in spec.submodule_search_locations or ():
-            yield from sorted(Path(folder).rglob("*.py"))
 
 
 # ---------------------------------------------------------------- one member
 
 
 def describe(kind: str, name: str, member: Any) -> dict[str, Any]:
-    """Describe a member: what it is, where it comes from, and its options.
+    """Describe a member: its summary, module and options.
 
     Parameters
     ----------
     kind
         A key of `unlazy._registry.KINDS`.
     name
-        What it is called.
+        The name of the member.
     member
-        What `unlazy._registry.find` gives.
+        The member, as `unlazy._registry.find` returns it.
     """
     made = inspect.isclass(member) or inspect.isroutine(member)
     doc = inspect.getdoc(member if made else type(member)) or ""
@@ -114,10 +100,7 @@ def describe(kind: str, name: str, member: Any) -> dict[str, Any]:
 
 
 def _options(kind: str, member: Any) -> list[dict[str, str]]:
-    try:
-        parameters = list(inspect.signature(member).parameters.values())
-    except ValueError:  # a builtin that does not tell its arguments
-        return []
+    parameters = list(_registry.parameters(member).values())
     if _registry.is_plain(kind, member):
         parameters = parameters[KINDS[kind].leading :]
     documented = _documented(member)
@@ -146,12 +129,11 @@ def _type(annotation: Any, member: Any, name: str) -> str:
 
 
 def _default(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return re.sub(r" at 0x[0-9a-f]+", "", text)
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(value).split()))
 
 
 def _documented(member: Any) -> dict[str, str]:
-    """Give what is written of each argument: in sections of NumPy style, or in lists of ```name``: text``."""
+    """Return the documentation of each argument, in sections of NumPy style or in lists of ```name``: text``."""
     found: dict[str, str] = {}
     places = [inspect.getdoc(sys.modules.get(member.__module__)), inspect.getdoc(member)]
     if inspect.isclass(member):

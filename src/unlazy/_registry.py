@@ -1,11 +1,11 @@
-"""The registry: the members of each kind, from unlazy's own packages and from packages that join.
+"""The registry: the members of each kind, from unlazy's own packages and from plug-ins.
 
 A member of a kind is a public name that makes its base class: a concrete subclass, a function annotated to return one,
-or a ready instance. It may stand in any public file of the kind's package, of a paper's folder, or of a plug-in:
+or an instance. It may be defined in any public module of the kind's package, of a paper's folder, or of a plug-in:
 
-- an installed package joins by an entry point in the group ``unlazy`` whose value names a module or package;
-- a package on the path joins by its name in the environment variable ``UNLAZY_PLUGINS`` (several: with commas);
-- anything else is named directly, as ``package.module:Thing``.
+- an installed package is a plug-in if it has an entry point in the group ``unlazy`` that names a module or package;
+- a package on the path is a plug-in if the environment variable ``UNLAZY_PLUGINS`` names it (several: with commas);
+- anything else can be named directly, as ``package.module:Thing``.
 
 In recipes and on the command line a member is called by its Python name in kebab case (``TwoLayer`` is ``two-layer``),
 a theorem or panel by its ``key``. A class with ``registered = False`` in its own body is left out.
@@ -34,20 +34,20 @@ PAPERS = "unlazy.papers"  # each paper's folder may hold members of any kind
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What can be named in one place of a recipe or of the command line.
+    """A kind of object that can be named in a recipe or on the command line.
 
     Attributes
     ----------
     base : str
-        The base class, as "module:Class": it is imported only when it is needed.
+        The base class, as "module:Class"; it is imported only when it is needed.
     summary : str
         One line for listings.
     noun : str
-        What one of them is called in a sentence.
+        The name of one of them in a sentence.
     package : str
-        The package of our own members; that of ``base`` if empty.
+        The package of unlazy's own members; that of ``base`` if empty.
     plain : str
-        "module:function" that makes a member of a plain Python object, where there is such a way.
+        "module:function" that makes a member from a plain Python object, if that is possible.
     leading : int
         How many arguments of a plain function are filled by the library, so that the others are options.
     keyed : bool
@@ -66,7 +66,7 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "data": Kind("unlazy.data:Dataset", "Training and test samples.", "data set", plain="unlazy.data:as_dataset"),
     "source": Kind("unlazy.data:Source", "Laws that descent draws fresh samples from.", "source"),
-    "network": Kind("unlazy.networks:Network", "Networks to train.", "network"),
+    "network": Kind("unlazy.networks:Network", "Networks to train.", "network", plain="unlazy.networks:as_network"),
     "embedding": Kind("unlazy.networks:Embedding", "Fixed features below the first trained layer.", "embedding"),
     "law": Kind("unlazy.networks:Law", "Initial laws of parameters.", "law"),
     "scaling": Kind("unlazy.networks:Scaling", "Scalings with width of outputs and learning rates.", "scaling"),
@@ -96,7 +96,7 @@ def kebab(name: str) -> str:
 
 
 def spoken(kind: str | type) -> str:
-    """Give what a kind, or a base class that is not of any kind, is called in a sentence."""
+    """Return the name of a kind, or of a base class without a kind, in a sentence."""
     return KINDS[kind].noun if isinstance(kind, str) else kebab(kind.__name__).replace("-", " ")
 
 
@@ -106,7 +106,7 @@ def base_of(kind: str) -> type:
 
 
 def kind_of(base: type) -> str | None:
-    """Give the kind that a class belongs to: the one whose base it is, or is derived from; None if there is none."""
+    """Return the kind whose base class is ``base`` or one of its bases; None if there is none."""
     for name, kind in KINDS.items():
         # A class cannot be derived from a base whose module was never imported.
         if kind.base.partition(":")[0] in sys.modules and issubclass(base, base_of(name)):
@@ -115,7 +115,7 @@ def kind_of(base: type) -> str | None:
 
 
 def load(reference: str) -> Any:
-    """Import what ``package.module:Thing`` names; a dot in ``Thing`` looks into it."""
+    """Import the object that ``package.module:Thing`` names; ``Thing`` may have dots."""
     module_name, _, path = reference.partition(":")
     if not re.fullmatch(r"\w+(\.\w+)*", module_name) or not re.fullmatch(r"\w+(\.\w+)*", path):
         raise UserError(f"'{reference}' cannot be imported: write it as 'package.module:Thing'.")
@@ -140,6 +140,14 @@ def load(reference: str) -> Any:
     return found
 
 
+def parameters(member: Any) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a function or class by name; none if it cannot be called or has no signature."""
+    try:
+        return dict(inspect.signature(member).parameters) if callable(member) else {}
+    except ValueError:  # some builtins have none
+        return {}
+
+
 def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
@@ -148,7 +156,7 @@ def _reason(error: BaseException) -> str:
 
 
 def modules(package: ModuleType, missing: Callable[[str, BaseException], None] | None = None) -> list[ModuleType]:
-    """Give a module, or a package and all its public modules, each folder followed by its own.
+    """Return a module, or a package and all its public modules, each package followed by its own.
 
     Parameters
     ----------
@@ -181,35 +189,28 @@ def makes(member: Any, base: type) -> bool:
 
 
 def _returned(function: Any) -> Any:
-    # Only the return annotation: the others may name what is imported for type checkers alone.
+    # Only the return annotation: the others may use names that are imported for type checkers only.
     function = inspect.unwrap(function)
     made = function.__annotations__.get("return")
     try:
         return eval(made, function.__globals__) if isinstance(made, str) else made
-    except Exception:  # an annotation that only a type checker can read makes nothing that we know
+    except Exception:  # an annotation that only a type checker can evaluate
         return None
 
 
-def _home(member: Any, name: str) -> str | None:
-    # An instance does not know where it was written down; its module's namespace does.
-    return getattr(member, "__module__", None) if inspect.isclass(member) or inspect.isfunction(member) else name
-
-
-def _offered(member: Any) -> bool:
-    return not (inspect.isclass(member) or inspect.isfunction(member)) or vars(member).get("registered", True)
-
-
 def walk(found: list[ModuleType], base: type) -> Iterator[tuple[str, Any]]:
-    """Go through all members in some modules that make a ``base``, each with its Python name."""
+    """Iterate over the members defined in some modules that make a ``base``, each with its Python name."""
     for module in found:
         for name, member in list(vars(module).items()):
-            at_home = not name.startswith("_") and _home(member, module.__name__) == module.__name__
-            if at_home and makes(member, base) and _offered(member):
+            defined = inspect.isclass(member) or inspect.isfunction(member)  # an instance has no module of its own
+            if name.startswith("_") or (defined and member.__module__ != module.__name__):
+                continue
+            if makes(member, base) and (not defined or vars(member).get("registered", True)):
                 yield name, member
 
 
 def plugins() -> tuple[str, ...]:
-    """Name the modules and packages of others that join."""
+    """Return the names of all plug-ins."""
     named = tuple(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
     return tuple(dict.fromkeys(_installed(tuple(sys.path)) + named))
 
@@ -234,7 +235,7 @@ def _joined(names: tuple[str, ...]) -> list[ModuleType]:
     return found
 
 
-_said: dict[tuple[str, ...], list[str]] = {}  # by the plug-ins that were there
+_said: dict[tuple[str, ...], list[str]] = {}  # by the names of all plug-ins
 
 
 def _warn(names: tuple[str, ...], sentence: str) -> None:
@@ -243,7 +244,7 @@ def _warn(names: tuple[str, ...], sentence: str) -> None:
 
 
 def warnings() -> list[str]:
-    """Give what was said of those of the present plug-ins that do not work."""
+    """Return the warnings about present plug-ins that do not work."""
     return list(_said.get(plugins(), ()))
 
 
@@ -254,13 +255,13 @@ def members(kind: str) -> Mapping[str, Any]:
 
 @functools.cache
 def _own(kind: str) -> dict[str, Any]:
-    """Members in the package of the kind itself, which are found without importing the papers."""
+    """Return the members in the package of the kind itself, without importing the papers."""
     return _collected(kind, KINDS[kind].package or KINDS[kind].base.partition(":")[0], {})
 
 
 def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]:
     found, places = dict(known), modules(importlib.import_module(package))
-    if not KINDS[kind].keyed:  # the helpers of theorems return networks, and hold probes of their own
+    if not KINDS[kind].keyed:  # the helpers of theorems return networks and probes
         places = [place for place in places if ".theorems" not in place.__name__]
     for name, member in _named(places, kind, base_of(kind)):
         if not _one(found, name, member):
@@ -274,13 +275,13 @@ def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     taken = {id(member) for member in found.values()}
     for name, member in _named(_joined(names), kind, base_of(kind)):
         if id(member) not in taken and not _one(found, name, member):
-            where = f"{getattr(member, '__module__', type(member).__module__)}"
+            where = getattr(member, "__module__", type(member).__module__)
             _warn(names, f"the {KINDS[kind].noun} '{name}' of {where} is hidden by another of that name: rename it.")
     return found
 
 
 def _one(found: dict[str, Any], name: str, member: Any) -> bool:
-    """Enter a member unless its name is taken by another; of a class and its instance, the instance is entered."""
+    """Add a member unless another has its name; of a class and its instance, the instance is added."""
     known = found.setdefault(name, member)
     if inspect.isclass(known) and isinstance(member, known):
         known = found[name] = member
@@ -296,14 +297,14 @@ def _named(found: list[ModuleType], kind: str, base: type) -> Iterator[tuple[str
 
 
 def find(kind: str, name: str) -> Any:
-    """Look a member up by its name, or import it as ``package.module:Thing``; a wrong name gets the nearest right one.
+    """Look up a member by name, or import it as ``package.module:Thing``; the error for a wrong name suggests another.
 
-    What is given is a class or function that makes the member, a ready instance, or (by import) plain Python.
+    Returns a class or function that makes the member, an instance, or (by import) a plain Python object.
     """
     if ":" in name:
         return load(name)
     key = name if KINDS[kind].keyed else kebab(name)
-    if not plugins() and key in _own(kind):  # else a plug-in may have one of that name, which is to be said
+    if not plugins() and key in _own(kind):  # a plug-in may have one of that name, which needs a warning
         return _own(kind)[key]
     known = members(kind)
     if key not in known:
@@ -313,24 +314,24 @@ def find(kind: str, name: str) -> Any:
     return known[key]
 
 
-# ---------------------------------------------------------------- from anything a user gives to a member
+# ---------------------------------------------------------------- from an argument to a member
 
 
 def resolve(kind: str, value: Any) -> Any:
-    """Make a member of ``kind`` of what a user gives.
+    """Make a member of ``kind`` from an argument.
 
     Parameters
     ----------
     kind
         A key of `KINDS`.
     value
-        A member; its name, or ``package.module:Thing``; a class or function that makes one without options; or, where
+        A member; its name, or ``package.module:Thing``; a class or function that makes one without options; or, if
         the kind allows it, a plain Python function.
 
     Returns
     -------
     object
-        An instance of the kind's base class; a plain function that serves as a probe stays as it is.
+        An instance of the kind's base class; a plain function that serves as a probe is returned unchanged.
     """
     base, asked = base_of(kind), KINDS[kind]
     called = value if isinstance(value, str) else getattr(value, "__name__", short(value))
@@ -340,19 +341,16 @@ def resolve(kind: str, value: Any) -> Any:
     check_maker(kind, member, called)
     if is_plain(kind, member):
         return load(asked.plain)(member) if asked.plain else member  # a plain function is a probe already
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(member).parameters.values()
-        if parameter.default is parameter.empty
-        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    ]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    options = parameters(member).values()
+    needed = [one.name for one in options if one.default is one.empty and one.kind not in variable]
     if needed:
         raise UserError(f"The {asked.noun} '{called}' needs the option '{needed[0]}': give an object with its options.")
     return finish(kind, member(), called)
 
 
 def check_maker(kind: str, member: Any, called: str) -> None:
-    """Refuse what can neither be called to make a member of ``kind`` nor serve as one."""
+    """Raise a `UserError` for an object that can neither make a member of ``kind`` nor serve as one."""
     base, noun = base_of(kind), article(KINDS[kind].noun)
     if inspect.isclass(member) and not issubclass(member, base) and KINDS[kind].leading:
         raise UserError(f"'{called}' is a class that is not derived from {base.__name__}: it does not make {noun}.")
@@ -369,7 +367,7 @@ def is_plain(kind: str, member: Any) -> bool:
 
 
 def finish(kind: str, made: Any, called: str) -> Any:
-    """Check that what a maker made is a member of ``kind``; plain data become one."""
+    """Check that a maker made a member of ``kind``; plain data, and models of other libraries, are converted to one."""
     base, asked = base_of(kind), KINDS[kind]
     if isinstance(made, base):
         return made
@@ -379,7 +377,7 @@ def finish(kind: str, made: Any, called: str) -> Any:
 
 
 def choose(kind: str, name: str | None = None) -> list[Any]:
-    """Give instances of a kind whose members have keys: the one called ``name``, all of a paper, or all there are.
+    """Return instances of a kind whose members have keys: the one called ``name``, all of a paper, or all.
 
     Parameters
     ----------
@@ -391,10 +389,8 @@ def choose(kind: str, name: str | None = None) -> list[Any]:
     if name is not None and ":" in name:
         return [resolve(kind, name)]
     known = members(kind)
-    if name is None or name in known:
-        return [resolve(kind, member) for member in (known.values() if name is None else [known[name]])]
-    of_paper = [resolve(kind, member) for key, member in known.items() if key.partition("/")[0] == name]
-    if not of_paper:
+    chosen = [key for key in known if name is None or key == name or key.partition("/")[0] == name]
+    if not chosen and name is not None:
         papers = {key.partition("/")[0] for key in known}
         raise UserError(f"There is no {spoken(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
-    return of_paper
+    return [resolve(kind, known[key]) for key in chosen]

@@ -1,6 +1,12 @@
-"""What is shown on a terminal: tables, the same as JSON, and progress bars."""
+"""Terminal output: tables, the same rows as JSON, and progress bars on a terminal or in a notebook."""
 
+from __future__ import annotations
+
+import contextlib
 import json
+import sys
+import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -8,7 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
+
+Progress = Callable[[float, float], None]  # (fraction done, time reached)
+
+_PATIENCE_SECONDS = 2.0
+_NOTEBOOK_SECONDS = 0.2  # between two updates of a notebook
 
 
 def print_table(head: list[str], rows: list[list[Any]]) -> None:
@@ -21,16 +32,21 @@ def print_table(head: list[str], rows: list[list[Any]]) -> None:
     Console().print(table)
 
 
+def print_json(value: Any) -> None:
+    """Print plain values as indented JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
 def print_rows(rows: list[dict[str, Any]], columns: dict[str, str], as_json: bool) -> None:
-    """Print rows as a table with the given columns and heads, or everything that they hold as JSON."""
+    """Print rows as a table with the given columns and headers, or all their entries as JSON."""
     if as_json:
-        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
     else:
         print_table(list(columns.values()), [[row[name] for name in columns] for row in rows])
 
 
-def progress_bars(console: Console | None = None, **options: Any) -> "Progress":
-    """Give progress bars on a console, or on standard error; each task has a field ``note`` for a few words."""
+def progress_bars(console: Console | None = None, **options: Any) -> Bars:
+    """Return progress bars on a console, or on standard error; each task has a field ``note`` for a few words."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     name, note = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[note]}", style="dim")
@@ -40,7 +56,7 @@ def progress_bars(console: Console | None = None, **options: Any) -> "Progress":
 
 
 class DownloadBar:
-    """A progress bar in the form that Pooch asks for."""
+    """A progress bar with the methods that Pooch calls."""
 
     def __init__(self, name: str) -> None:
         self.name, self.total = name, 0
@@ -54,7 +70,7 @@ class DownloadBar:
         self.bars.advance(self.task, count)
 
     def reset(self) -> None:
-        """Start again from nothing: Pooch counts all bytes once more at the end."""
+        """Start again from 0: Pooch counts all bytes once more at the end."""
         if hasattr(self, "bars"):
             self.bars.reset(self.task)
 
@@ -62,3 +78,63 @@ class DownloadBar:
         """Remove the bar."""
         if hasattr(self, "bars"):
             self.bars.stop()
+
+
+@contextlib.contextmanager
+def bar(listener: Progress | None, name: str = "t = ") -> Iterator[Progress]:
+    """Yield ``listener`` itself, or else a bar that appears on a terminal or in a notebook after two seconds.
+
+    ``name`` is shown before the second of the numbers that the bar is given.
+    """
+    notebook = in_notebook()
+    if listener is not None or not (notebook or sys.stderr.isatty()):
+        yield listener or (lambda fraction, clock: None)
+        return
+    begun = time.perf_counter()
+    with contextlib.ExitStack() as stack:
+        show: Progress | None = None
+
+        def report(fraction: float, clock: float) -> None:
+            nonlocal show
+            if show is None and time.perf_counter() - begun > _PATIENCE_SECONDS and fraction < 1:
+                show = stack.enter_context(_notebook_bar(name) if notebook else _terminal_bar(name))
+            if show is not None:
+                show(fraction, clock)
+
+        yield report
+
+
+@contextlib.contextmanager
+def _terminal_bar(name: str) -> Iterator[Progress]:
+    """Show a bar on the terminal, which disappears at the end."""
+    with progress_bars(transient=True) as bars:
+        task = bars.add_task("", total=1.0, note="")
+        yield lambda fraction, clock: bars.update(task, completed=fraction, description=f"{name}{clock:g}")
+
+
+@contextlib.contextmanager
+def _notebook_bar(name: str) -> Iterator[Progress]:
+    """Show a bar in the output of a notebook's cell, which disappears at the end. It needs no widgets."""
+    from IPython.display import HTML, display  # pyright: ignore[reportMissingImports]
+
+    handle, shown = display(HTML("<progress max='1' value='0'></progress>"), display_id=True), 0.0
+
+    def update(fraction: float, clock: float) -> None:
+        nonlocal shown
+        now = time.perf_counter()
+        if now - shown > _NOTEBOOK_SECONDS:
+            shown = now
+            filled = f"<progress max='1' value='{fraction:.4f}'></progress>"
+            handle.update(HTML(f"{filled} {fraction:.0%}, {name}{clock:g}"))
+
+    try:
+        yield update
+    finally:
+        handle.update(HTML(""))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook. IPython is not imported to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None

@@ -1,4 +1,4 @@
-"""Array aliases: the shapes that the rooms hand to each other.
+"""Type aliases for the arrays that the packages exchange.
 
 The sample axis comes first everywhere. Networks with one output return shape ``(n,)``, with k outputs ``(n, k)``: the
 shape of the targets, so that a residual is a subtraction.

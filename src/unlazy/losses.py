@@ -115,8 +115,7 @@ class SoftmaxSquared(Loss):
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's probabilities from its target."""
-        distance = _per_sample(jnp.square(jax.nn.softmax(f, axis=-1) - y))
-        return 0.5 * distance if self.half else distance
+        return Squared(half=self.half).cost(jax.nn.softmax(f, axis=-1), y)
 
 
 class Logistic(Loss):

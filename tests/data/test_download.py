@@ -16,8 +16,8 @@ import pooch
 import pytest
 
 from unlazy._errors import UserError
-from unlazy.data import _download, images, mnist
-from unlazy.data._download import Source, fetch, find
+from unlazy.data import download, images, mnist
+from unlazy.data.download import Published, fetch, find
 from unlazy.data.tabular import Table, load
 
 BODY = bytes(range(256)) * 2000
@@ -29,7 +29,7 @@ def digest(raw):
 
 def source(server, body=BODY):
     server.pages["/thing.bin"] = body
-    return Source(server.url("/thing.bin"), digest(BODY), "things/thing.bin")
+    return Published(server.url("/thing.bin"), digest(BODY), "things/thing.bin")
 
 
 def cached():
@@ -72,7 +72,7 @@ def test_folders_come_before_the_network(server, folder, tmp_path, monkeypatch):
     assert fetch(wanted) == named / "thing.bin"
     assert fetch(wanted, folder=str(folder)) == folder / "things" / "thing.bin"
     assert server.asked == []
-    assert find(Source(None, None, "things/other.bin")) is None
+    assert find(Published(None, None, "things/other.bin")) is None
 
 
 def test_a_folder_without_the_file_is_passed_over(server, folder):
@@ -118,7 +118,7 @@ def test_a_body_cut_short_is_thrown_away(server):
 
 
 def test_a_file_that_is_not_there(server):
-    wanted = Source(server.url("/gone.bin"), digest(BODY), "things/gone.bin")
+    wanted = Published(server.url("/gone.bin"), digest(BODY), "things/gone.bin")
     with pytest.raises(UserError, match="the server answered 404 Not Found"):
         fetch(wanted)
     assert cached() == []
@@ -130,7 +130,7 @@ def test_no_network_says_where_it_looked_and_what_to_do(folder, monkeypatch):
         address = f"http://127.0.0.1:{unused.getsockname()[1]}/thing.bin"
         monkeypatch.setenv("UNLAZY_DATA", str(folder))
         with pytest.raises(UserError, match="no connection") as caught:
-            fetch(Source(address, digest(BODY), "things/thing.bin"))
+            fetch(Published(address, digest(BODY), "things/thing.bin"))
     for part in ("thing.bin", str(folder), os.environ["UNLAZY_CACHE"], "UNLAZY_DATA", "things/thing.bin"):
         assert part in str(caught.value)
     assert cached() == []
@@ -138,7 +138,7 @@ def test_no_network_says_where_it_looked_and_what_to_do(folder, monkeypatch):
 
 def test_a_file_that_is_not_published(folder):
     with pytest.raises(UserError, match=r"There is no things/own.bin in folder or UNLAZY_DATA"):
-        fetch(Source(None, None, "things/own.bin"), folder=str(folder))
+        fetch(Published(None, None, "things/own.bin"), folder=str(folder))
 
 
 def test_a_spoilt_cache_heals(server):
@@ -166,7 +166,7 @@ def test_a_full_disk(server, monkeypatch):
 
 def test_the_cache_has_a_default(monkeypatch):
     monkeypatch.delenv("UNLAZY_CACHE")
-    assert _download.cache() == Path(pooch.os_cache("unlazy"))
+    assert download.cache() == Path(pooch.os_cache("unlazy"))
 
 
 def test_a_table_from_its_published_archive(server):
@@ -175,7 +175,7 @@ def test_a_table_from_its_published_archive(server):
         archive.writestr("inside/t.dat", "1\t2\t3\r\n4\t5\t6\r\n")
     packed = saved.getvalue()
     server.pages["/t.zip"] = packed
-    sources = Source(None, None, "uci/t.csv"), Source(server.url("/t.zip"), digest(packed), "uci/t.zip")
+    sources = Published(None, None, "uci/t.csv"), Published(server.url("/t.zip"), digest(packed), "uci/t.zip")
     assert np.array_equal(load(Table("tiny", sources, "t.dat", 2, 3)), [[1, 2, 3], [4, 5, 6]])
     assert [path.name for path in cached()] == ["t.zip"]
 
@@ -186,7 +186,7 @@ def test_mnist_from_the_network(server, monkeypatch, key):
         head = bytes([0, 0, 8, len(shape)]) + np.array(shape, ">u4").tobytes()
         raw = gzip.compress(head + bytes(math.prod(shape)))
         server.pages[f"/{published.name}"] = raw
-        files.append(Source(server.url(f"/{published.name}"), digest(raw), published.file))
+        files.append(Published(server.url(f"/{published.name}"), digest(raw), published.file))
     monkeypatch.setattr(images, "MNIST_FILES", tuple(files))
     assert mnist(key=key).x.shape == (40, 16)
     assert len(server.asked) == len(cached()) == 4

@@ -16,7 +16,7 @@ from jaxtyping import TypeCheckError
 
 from unlazy._errors import UserError
 from unlazy.data import cifar10, digits, images, mnist
-from unlazy.data._download import Source
+from unlazy.data.download import Published
 from unlazy.data.images import read_archive, read_idx, read_records
 
 CLASSES = 10
@@ -50,7 +50,7 @@ def number(x):
 def small_mnist(folder, monkeypatch):
     """Forty training and thirty test images of 4 x 4 pixels in the place of MNIST."""
     (folder / "mnist").mkdir()
-    plain = tuple(Source(source.url, None, source.file) for source in images.MNIST_FILES)
+    plain = tuple(Published(source.url, None, source.file) for source in images.MNIST_FILES)
     monkeypatch.setattr(images, "MNIST_FILES", plain)
     train, test = numbered(40, 1, 4), numbered(30, 1, 4, start=1000)
     arrays = train[0][:, 0], train[1], test[0][:, 0], test[1]
@@ -202,8 +202,8 @@ def test_records_reader(tmp_path):
     ("raw", "message"),
     [
         (records(*numbered(7, 3, 32))[:-20], "damaged or cut short"),
-        (lzma.compress(bytes(3072)), "no whole number of records"),
-        (lzma.compress(b""), "no whole number of records"),
+        (lzma.compress(bytes(3072)), "not a whole number of records"),
+        (lzma.compress(b""), "not a whole number of records"),
         (b"not xz", "damaged or cut short"),
     ],
 )
@@ -273,9 +273,9 @@ def test_archive_reader_on_broken_files(tmp_path, capsys, raw, message):
 @pytest.fixture
 def small_cifar(folder, monkeypatch):
     (folder / "cifar-10").mkdir()
-    plain = tuple(Source(None, None, source.file) for source in images.CIFAR_SUBSET)
+    plain = tuple(Published(None, None, source.file) for source in images.CIFAR_SUBSET)
     monkeypatch.setattr(images, "CIFAR_SUBSET", plain)
-    whole = Source("http://127.0.0.1:9/cifar.tar.gz", None, images.CIFAR_ARCHIVE.file)
+    whole = Published("http://127.0.0.1:9/cifar.tar.gz", None, images.CIFAR_ARCHIVE.file)
     monkeypatch.setattr(images, "CIFAR_ARCHIVE", whole)
     for source, content in zip(plain, (numbered(20, 3, 32), numbered(10, 3, 32, start=1000)), strict=True):
         (folder / source.file).write_bytes(records(*content))

@@ -148,7 +148,7 @@ def test_descent_on_fresh_samples_sees_new_ones_each_step(key):
 
 def test_fresh_samples_come_in_batches_and_in_weights(key):
     network, data = TwoLayer(8, 4, key=key), spherical(6, 4, key=key)
-    with pytest.raises(UserError, match="say how many a step"):
+    with pytest.raises(UserError, match="number of samples per step"):
         Descent(source=SphericalSource(4))(network, data, [1.0])
     with pytest.raises(UserError, match="fresh samples need"):
         Descent(source=SphericalSource(4), batch=3, coordinates="gram")(network, data, [1.0])

@@ -10,7 +10,7 @@ from jaxtyping import TypeCheckError
 
 from unlazy._errors import UserError
 from unlazy.data import airfoil, concrete, energy, plant, tabular
-from unlazy.data._download import Source
+from unlazy.data.download import Published
 from unlazy.data.tabular import Table, load
 
 ROWS = np.array([[1, 0.25, -3], [2, 0.25, 1e-3], [4, 0.25, 5.5], [8, 0.25, 1e4], [16, 0.25, 0]], float)
@@ -59,7 +59,7 @@ def zip_bytes(**members):
 
 
 def table(file, member=""):
-    return Table("tiny", (Source("http://127.0.0.1:9/none", None, f"uci/{file}"),), member, len(ROWS), 3)
+    return Table("tiny", (Published("http://127.0.0.1:9/none", None, f"uci/{file}"),), member, len(ROWS), 3)
 
 
 def put(folder, name, raw):
@@ -93,7 +93,7 @@ def test_a_file_may_lie_directly_in_the_folder(folder):
     [
         ("t.csv", "", csv_bytes()[:-8], "Data row 5 of .* has 2 columns, but 3 were wanted"),
         ("t.csv", "", csv_bytes(ROWS[:-1]), "has 4 rows, but the tiny table has 5: the file is cut short"),
-        ("t.csv", "", csv_bytes().replace(b"5.5", b"n/a"), "Data row 3 of .* has a cell that is no number"),
+        ("t.csv", "", csv_bytes().replace(b"5.5", b"n/a"), "Data row 3 of .* has a cell that is not a number"),
         ("t.csv", "", b"", "has 0 rows"),
         ("t.csv", "", b"\xff\xfe\x00", "damaged or cut short"),
         ("t.dat", "", dat_bytes()[:-6], "Data row 5 of .* has 2 columns"),
@@ -115,7 +115,7 @@ def small_plant(folder, monkeypatch):
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(20, 5, 50), np.full(50, 3.0), rng.normal(0, 1e-3, (50, 3))])
     (folder / "t.csv").write_text("\n".join(["h", *(",".join(map(repr, row.tolist())) for row in rows)]))
-    table = Table("plant", (Source(None, None, "uci/t.csv"),), "", 50, 5)
+    table = Table("plant", (Published(None, None, "uci/t.csv"),), "", 50, 5)
     monkeypatch.setitem(globals(), "plant", tabular._maker(table, "A small table."))
     return str(folder), rows
 
@@ -163,7 +163,7 @@ def test_shares_and_keys(small_plant, key):
 
 def test_a_constant_table_is_not_divided_by_zero(folder, monkeypatch, key):
     (folder / "t.csv").write_text("h\n" + "7,7,7,7,7\n" * 10)
-    table = Table("plant", (Source(None, None, "uci/t.csv"),), "", 10, 5)
+    table = Table("plant", (Published(None, None, "uci/t.csv"),), "", 10, 5)
     monkeypatch.setitem(globals(), "plant", tabular._maker(table, "A small table."))
     data = plant(folder=str(folder), key=key)
     data.check()

@@ -84,8 +84,8 @@ def test_long_times_cost_little_and_coordinates_do_not_matter():
     ("flow", "network", "message"),
     [
         (Exponential(Logistic()), NETWORK, "needs a quadratic loss"),
-        (Exponential(tolerance=0.0), NETWORK, "not above rounding"),
-        (Exponential(tolerance=float("nan")), NETWORK, "not above rounding"),
+        (Exponential(tolerance=0.0), NETWORK, "below rounding error"),
+        (Exponential(tolerance=float("nan")), NETWORK, "below rounding error"),
         (Exponential(step=-1.0), NETWORK, "must be positive"),
     ],
 )

@@ -144,7 +144,7 @@ def test_going_on_with_another_tolerance():
         ({"tolerance": float("nan")}, "positive number"),
         ({"memory": -1.0}, "positive number of GiB"),
         ({"memory": 1e-6}, "allowed by `memory`"),
-        ({"devices": 1000}, "devices here"),
+        ({"devices": 1000}, "devices = 1000 is not possible"),
         ({"precision": "mixed", "coordinates": "weights"}, "precision='mixed' is for Gram"),
     ],
 )

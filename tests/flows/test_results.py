@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from unlazy import Descent, GradientFlow, Kernel, TrainLoss, TwoLayer, _progress, data, figures
+from unlazy import Descent, GradientFlow, Kernel, TrainLoss, TwoLayer, _terminal, data, figures
 from unlazy._errors import UserError
-from unlazy._netcdf import CHECKSUM, checksum
+from unlazy._files import CHECKSUM, checksum
 from unlazy.flows import OnlyAtEnd, RungeKutta, to_xarray
 from unlazy.lab import Lab, read_run
 from unlazy.papers import panels
@@ -146,11 +146,11 @@ class Notebook:
         self.shown.append(content)
 
 
-def test_a_notebook_shows_progress_after_two_seconds(monkeypatch):
+def test_a_notebook_shows_terminal_after_two_seconds(monkeypatch):
     notebook = Notebook(monkeypatch)
     now = [0.0]
-    monkeypatch.setattr(_progress.time, "perf_counter", lambda: now[0])
-    with _progress.bar(None) as report:
+    monkeypatch.setattr(_terminal.time, "perf_counter", lambda: now[0])
+    with _terminal.bar(None) as report:
         report(0.1, 1.0)
         assert notebook.shown == [], "a short run shows nothing"
         now[0] = 2.5
@@ -164,6 +164,6 @@ def test_a_notebook_shows_progress_after_two_seconds(monkeypatch):
 
 def test_plain_ipython_and_scripts_are_no_notebooks(monkeypatch):
     Notebook(monkeypatch, kernel=False)
-    assert not _progress.in_notebook()
+    assert not _terminal.in_notebook()
     monkeypatch.delitem(sys.modules, "IPython")
-    assert not _progress.in_notebook()
+    assert not _terminal.in_notebook()

@@ -145,7 +145,7 @@ def test_tolerances_out_of_reach_are_refused(data):
         ({"rtol": 0.0, "atol": 0.0}, "must be positive"),
         ({"rtol": -1e-3}, "must be positive"),
         ({"rtol": float("nan")}, "must be positive"),
-        ({"rtol": 1e-17, "atol": 1e-18}, "below the rounding of float64"),
+        ({"rtol": 1e-17, "atol": 1e-18}, "below rounding of float64"),
         ({"step": 0.0}, "step must be positive"),
     ]:
         with pytest.raises(UserError, match=message):

@@ -275,8 +275,8 @@ def test_other_ends_are_said():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tolerance": 0.0}, "not above rounding"),
-        ({"tolerance": float("nan")}, "not above rounding"),
+        ({"tolerance": 0.0}, "below rounding error"),
+        ({"tolerance": float("nan")}, "below rounding error"),
         ({"step": 0.0}, "must be positive"),
         ({"step": -1.0}, "must be positive"),
         ({"step": float("nan")}, "must be positive"),
@@ -285,5 +285,5 @@ def test_other_ends_are_said():
 def test_what_it_cannot_do_is_refused(options, message):
     with pytest.raises(UserError, match=message):
         Stabilised(**options)(NETWORK, DATA, [1.0])
-    with pytest.raises(UserError, match="not above rounding"):
+    with pytest.raises(UserError, match="below rounding error"):
         Stabilised(tolerance=1e-7)(single(NETWORK), DATA.astype(jnp.float32), [1.0])

@@ -38,7 +38,7 @@ def test_when_is_always_or_end():
     assert instantiate(recipe()).probes["pruning"] == OnlyAtEnd(Pruning())
     always = recipe(probes=[{"kind": "pruning", "when": "always"}])
     assert instantiate(always).probes["pruning"] == Pruning()
-    with pytest.raises(UserError, match=r"probes\[0\].when: a probe looks 'always' or only at the 'end', not 'never'"):
+    with pytest.raises(UserError, match=r"probes\[0\].when: a probe observes 'always' or only at the 'end', not"):
         instantiate(recipe(probes=[{"kind": "pruning", "when": "never"}]))
 
 

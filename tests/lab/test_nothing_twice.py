@@ -366,7 +366,7 @@ def test_a_store_that_can_only_be_read_is_read(lab, table, monkeypatch, begun):
     def refuse(*_, **__):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("unlazy._netcdf.atomic_write", refuse)
+    monkeypatch.setattr("unlazy._files.atomic_write", refuse)
     monkeypatch.setattr(storing, "writable", refuse)
     same(lab.run(parse(table)), whole)
     same(lab.run(parse(table | {"name": "assembled from trajectories"})), whole)

@@ -234,7 +234,7 @@ def test_a_full_disk_at_a_checkpoint_keeps_the_older_one(tmp_path, recipe, full_
 
     with (
         contextlib.ExitStack() as disk,
-        pytest.raises(UserError, match=r"The checkpoint '.*' cannot be written \(.+\)"),
+        pytest.raises(UserError, match=r"The checkpoint cannot be written to '.*' \(.+\)"),
     ):
         Lab(tmp_path, tell).run(recipe)
     assert checkpoint.read_bytes() == older

@@ -11,30 +11,44 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._files import atomic_write, reason
+from unlazy.flows import OnlyAtEnd
 from unlazy.lab import Store, parse, provenance, read_run
-from unlazy.lab.store import Row, assemble
+from unlazy.lab.identity import Identity
+from unlazy.lab.store import assemble
+from unlazy.lab.tracks import Track
+
+TIMES = np.array([0.0, 0.5, 2.0])
 
 
-def row(seed, status="finished", times=3):
+def track(seed, status="finished", times=3):
     """What a seed of three observations would give, without running it."""
     values = np.arange(3.0) + 10 * seed
+    last = {"steps": 7 + seed, "rejected": seed, "evaluations": 21, "error": 0.1}
     observed = {
-        "train-loss": [{(): values[i]} for i in range(times)],
-        "weight-movement": [{("hidden",): np.array([values[i], 2 * values[i]])} for i in range(times)],
-        "kernel": [{("deep", "drift"): np.float32(values[i])} for i in range(times)],
-        "pruning": [{(): np.array([1.0, 2.0])}] if times == 3 else [],
+        "train-loss": {i: {(): values[i]} for i in range(times)},
+        "weight-movement": {i: {("hidden",): np.array([values[i], 2 * values[i]])} for i in range(times)},
+        "kernel": {i: {("deep", "drift"): np.float32(values[i])} for i in range(times)},
+        "pruning": {2: {(): np.array([1.0, 2.0])}} if times == 3 else {},
     }
-    return Row(
-        seed=seed,
-        times=np.array([0.0, 0.5, 2.0])[:times],
-        observed=observed,
-        at_end={"pruning"},
+    return Track(
+        asked=TIMES[:times],
+        reached=TIMES[:times],
+        merged=[],
+        counters={name: [0.0] * (times - 1) + [count] for name, count in last.items()},
         status=status,
-        counters={"steps": 7 + seed, "rejected": seed, "evaluations": 21, "error": 0.1},
-        seconds=1.5,
+        last=last,
         method="descent, coordinates: weights, precision: full",
+        seconds=1.5,
         made_by=provenance(),
+        observed=observed,
+        snapshots={},
+        state=[],
     )
+
+
+def assembled(tracks):
+    probes = {"train-loss": print, "weight-movement": print, "kernel": print, "pruning": OnlyAtEnd(print)}
+    return assemble(tracks, Identity({}, probes, {label: label for label in probes}, TIMES, ""))
 
 
 def files(folder):
@@ -48,7 +62,7 @@ def recipe(table):
 
 @pytest.fixture
 def run(recipe):
-    made = assemble([row(4), row(5)])
+    made = assembled({4: track(4), 5: track(5)})
     return made.assign_attrs(recipe=recipe.json(), name=recipe.name, digest=recipe.digest)
 
 
@@ -97,7 +111,7 @@ def test_a_file_says_what_made_it(run):
 
 
 def test_an_early_end_is_not_called_finished_and_leaves_gaps():
-    run = assemble([row(4), row(5, "diverged", times=2)])
+    run = assembled({4: track(4), 5: track(5, "diverged", times=2)})
     assert run.attrs["finished"] == 0
     assert run.attrs["status"] == ["finished", "diverged"]
     np.testing.assert_array_equal(run["train-loss"], [[40.0, 41.0, 42.0], [50.0, 51.0, np.nan]])

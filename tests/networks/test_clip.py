@@ -15,17 +15,8 @@ from unlazy.activations import Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent, Exponential, Linearised, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import (
-    Constant,
-    MeanFieldStack,
-    Normal,
-    Sphere,
-    Tied,
-    slopes,
-    sphere_mean,
-    split_trained,
-    with_fields,
-)
+from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, split_trained, with_fields
+from unlazy.networks.limits import slopes, sphere_mean
 from unlazy.papers.ren2023.data import spherical_quadrature
 from unlazy.papers.ren2023.probes import FirstLayer, SecondLayer
 from unlazy.probes import TrainLoss

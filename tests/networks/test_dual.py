@@ -4,6 +4,7 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from close import close
@@ -81,3 +82,17 @@ def test_what_gram_coordinates_cannot_do_is_refused():
         Descent(clip_norm=1.0, coordinates="gram")(network, data, [1.0])
     with pytest.raises(UserError, match="this TangentModel has none"):
         GradientFlow(coordinates="gram")(TangentModel(network), data, [1.0])
+
+
+def test_probes_can_read_weights_and_settings_in_gram_coordinates():
+    """A probe of a user's own may ask the network for its parameters, whatever the coordinates."""
+
+    def of(obs):
+        return jnp.sum(obs.network.w**2) + obs.network.width + obs.network.scaling.rate
+
+    data = Dataset(jax.random.normal(jax.random.key(0), (6, 9)), jnp.linspace(-1, 1, 6))
+    network = TwoLayer(8, 9, key=1)
+    run = GradientFlow(coordinates="gram")(network, data, [0, 5], {"own": of})
+    expected = [float(jnp.sum(net.w**2) + net.width + net.scaling.rate) for net in (run.start, run.final)]
+    assert run.stats["coordinates"] == "gram"
+    np.testing.assert_allclose(run.observed["own"], expected, rtol=1e-12)

@@ -4,11 +4,11 @@ import pytest
 
 from network_examples import NETWORKS, of_kind
 from unlazy._registry import members
-from unlazy.testing._networks import NETWORK_CHECKS
+from unlazy.testing.networks import NETWORK_CHECKS
 
 
 def test_members_are_found():
-    assert {"two-layer", "tangent-model", "mean-field-stack", "conv-net"} == set(members("network"))
+    assert {"two-layer", "two-layer-limit", "tangent-model", "mean-field-stack", "conv-net"} == set(members("network"))
 
 
 @pytest.mark.parametrize("kind", members("network"))

@@ -39,7 +39,7 @@ def test_answers_have_the_size_of_pixels():
 
 
 def test_what_is_no_image_is_refused():
-    with pytest.raises(UserError, match="no square image"):
+    with pytest.raises(UserError, match="not a square image"):
         RandomPatches().draw(50, Relu(), key=jax.random.key(0))
     with pytest.raises(UserError, match="do not fit images of 4 x 4"):
         RandomPatches(patch=6).draw(16, Relu(), key=jax.random.key(0))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from close import close
-from unlazy._registry import members
+from network_examples import NETWORKS, of_kind
 from unlazy.activations import Relu
 from unlazy.data import Dataset
 from unlazy.flows import Descent
@@ -17,11 +17,7 @@ from unlazy.networks import Infinite, Layout, MeanFieldStack, Normal, TwoLayer
 from unlazy.probes import KernelMatrix, TestOutputs, TrainOutputs
 
 FLOW = Descent(rate=0.05)
-EXAMPLES = [
-    pytest.param(network, data, id=f"{name}-{index}")
-    for name, member in members("network").items()
-    for index, (network, data) in enumerate(member.examples(key=jax.random.key(1)))
-]
+each_network = pytest.mark.parametrize(("kind", "index"), NETWORKS, ids=[f"{kind}-{index}" for kind, index in NETWORKS])
 
 
 def elsewhere(data):
@@ -30,8 +26,9 @@ def elsewhere(data):
     return Dataset(x, -data.y, 0.5 * data.x[:3], data.y[:3], name="other data")
 
 
-@pytest.mark.parametrize(("network", "data"), EXAMPLES)
-def test_the_second_training_starts_where_the_first_ended(network, data):
+@each_network
+def test_the_second_training_starts_where_the_first_ended(kind, index):
+    network, data = of_kind(kind)[index]
     first = FLOW(network, data, [0.2])
     other = elsewhere(data)
     again = FLOW(first.final, other, [0.0, 0.2], [TrainOutputs(), TestOutputs()])
@@ -39,14 +36,16 @@ def test_the_second_training_starts_where_the_first_ended(network, data):
     close(again.start(data.x), first.final(data.x), rel=1e-6, abs=1e-8)  # where it was trained nothing has changed
     close(again.observed["train-outputs"][0], again.start(other.x), rel=1e-6, abs=1e-8)
     close(again.observed["train-outputs"][0][:2], first.final(data.x)[:2], rel=1e-6, abs=1e-8)
-    infinite = isinstance(network, TwoLayer) and network.process is not None  # elsewhere its neurons are drawn only now
-    if not infinite:
+    parts = (network, getattr(network, "start", None), getattr(network, "heavy", None))
+    drawn_now = any(getattr(one, "process", None) is not None for one in parts)  # elsewhere, at the new points
+    if not drawn_now:
         close(again.observed["train-outputs"][0], first.final(other.x), rel=1e-6, abs=1e-8)
         close(again.observed["test-outputs"][0], first.final(other.x_test), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize(("network", "data"), EXAMPLES)
-def test_coordinates_do_not_matter_to_a_network_that_was_trained(network, data):
+@each_network
+def test_coordinates_do_not_matter_to_a_network_that_was_trained(kind, index):
+    network, data = of_kind(kind)[index]
     first, other = FLOW(network, data, [0.2]), elsewhere(data)
     if first.final.gram_form(other) is None:
         return
@@ -113,7 +112,7 @@ def exact_kernel(network, kernel, h):
 
 
 def test_the_tangent_kernel_is_watched_on_new_data():
-    network, data = members("network")["two-layer"].examples(key=jax.random.key(1))[0]
+    network, data = of_kind("two-layer")[0]
     other = elsewhere(data)
     run = FLOW(FLOW(network, data, [0.2]).final, other, [0.0], [KernelMatrix()])
     close(run.observed["kernel-matrix"][0], run.start.tangent_kernel(other.x), rel=1e-9, abs=1e-12)

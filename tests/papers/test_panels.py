@@ -33,14 +33,15 @@ from unlazy.papers._curves import (
     plural,
     quadratic_times,
 )
-from unlazy.papers.chen2022._shared import decay
+from unlazy.papers.chen2022.curves import decay
+from unlazy.papers.outcomes import Outcome
 from unlazy.papers.zhou2023 import channels, prediction
 from unlazy.papers.zhou2023.theorems import Linearisation, Prediction
 from unlazy.probes import Probe
 from unlazy.report import reproduce
 
 PANELS = panels()
-PAPERS = [module for module in modules(unlazy.papers) if module.__name__.count(".") == 2]  # not the files of a folder
+PAPERS = [one for one in modules(unlazy.papers) if hasattr(one, "__path__") and one.__name__.count(".") == 2]
 contract = pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS.keys())
 
 
@@ -229,7 +230,7 @@ def changed(n, other, width=None):
 
 def test_claims_hold_where_the_paper_is_right():
     assert verdicts(random_labels()) == [True, True, True]
-    assert verdicts(random_labels(seeds=1)) == [True, True, True]
+    assert verdicts(random_labels(seeds=1)) == [True, False, True]  # one seed does not show a spread
 
 
 @pytest.mark.parametrize("n", [20, 40])
@@ -263,6 +264,17 @@ def test_the_second_claim_fails_where_larger_n_is_not_slower(n, rate):
     assert not verdicts(changed(n, lambda t: 0.04 * np.exp(-rate * t)))[SLOWER]
 
 
+def test_claims_are_about_every_seed():
+    results = random_labels()
+    results["m=1024 n=20"]["train-loss"][0] = 0.04 / (1 + TIMES) ** 1.5
+    given = [claim.outcome for claim in chen2022.fig1.claims(results)]
+    assert given[LINEAR] is given[AGREE] is Outcome.UNDECIDED
+    results = random_labels()
+    for seed, rate in enumerate((1e-3, 3e-3, 6e-3)):
+        results["m=1024 n=80"]["train-loss"][seed] = 0.04 * np.exp(-rate * TIMES)
+    assert chen2022.fig1.claims(results)[SLOWER].outcome is Outcome.UNDECIDED
+
+
 def test_the_second_claim_speaks_of_the_width_that_is_shown():
     results = changed(160, lambda t: 0.04 * np.exp(-5e-3 * t), width=512)
     assert verdicts(results) == [True, True, False]
@@ -288,7 +300,7 @@ def test_rates_are_those_of_the_curves():
 def test_claims_are_plain_and_final():
     claim = chen2022.fig1.claims(random_labels())[0]
     with pytest.raises(dataclasses.FrozenInstanceError):
-        claim.holds = False
+        claim.text = ""
 
 
 def test_both_figures_draw_their_own_width():
@@ -406,8 +418,8 @@ def test_a_panel_of_the_users_own_is_reproduced(outside, tmp_path):
     for name in ("my_panels:mine", "my_panels:Mine"):
         (panel,) = choose(name)
         record = reproduce(panel, "quick", Lab(tmp_path / "runs"), seeds=2)
-        assert panel.given[-1] == ("quick", 2)
-        assert record.holds
+        assert ("quick", 2) in panel.given  # and again without, for the usual number of seeds
+        assert not record.fails
         assert record.claims[0].measured == "[(2,), (4,)]"
         assert list(record.recipes) == ["width 2", "width 4"]
 

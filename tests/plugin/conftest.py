@@ -100,7 +100,7 @@ from typing import ClassVar
 import numpy as np
 
 from unlazy.probes import TrainLoss
-from unlazy.theory import Finding, Hypothesis, Theorem, Verdict, through
+from unlazy.theory import Example, Finding, Hypothesis, Theorem, through
 
 
 class LossFalls(Theorem):
@@ -109,9 +109,9 @@ class LossFalls(Theorem):
     key: ClassVar[str] = "{name}2026/falls"
     source: ClassVar[str] = "A user (2026)"
     statement: ClassVar[str] = "Along gradient flow the loss never grows."
-
-    def needs(self, network, data):
-        return [TrainLoss()]
+    probes: ClassVar[tuple] = (TrainLoss(),)
+    example: ClassVar[Example] = Example(print)
+    counterexample: ClassVar[Example] = Example(print)
 
     def read(self, run):
         yield Hypothesis("two times", len(run.times) > 1, len(run.times), 2)
@@ -121,13 +121,7 @@ class LossFalls(Theorem):
         loss = np.asarray(through(setting, TrainLoss()))
         falls = bool(np.all(np.diff(loss) <= 1e-9))
         why = f"The loss went from {{loss[0]:.3g}} to {{loss[-1]:.3g}}."
-        return Finding(Verdict.HOLDS if falls else Verdict.FAILS, why, 1.0, {{"last": float(loss[-1])}})
-
-    def example(self):
-        raise NotImplementedError
-
-    def counterexample(self):
-        raise NotImplementedError
+        return Finding.judge(falls, why, 1.0, {{"last": float(loss[-1])}})
 '''
 
 RECIPE = """

@@ -66,7 +66,7 @@ def test_a_panel_of_ones_own_is_reproduced(panel, call):
     for name in (f"{panel}2026/fig1", f"{panel}.figures:fig1", f"{panel}.figures:Falls", f"{panel}2026"):
         status, out, err = call("reproduce", name, "--json")
         assert (status, err) == (0, ""), err
-        assert json.loads(out)["claims"][0]["holds"]
+        assert json.loads(out)["claims"][0]["outcome"] == "holds"
     assert "1 of 1 claims hold" in " ".join(call("panels")[1].split())
     status, _, err = call("report", "--to", "mine.html")
     assert (status, err) == (0, "")

@@ -23,7 +23,7 @@ from unlazy.papers.aiad2026.probes import (
     Preactivations,
     Spikes,
     SymmetryDefect,
-    log_ratios,
+    log_sizes,
     odd_share,
     sharpness,
     spectrum,
@@ -71,7 +71,8 @@ def test_log_ratios():
     close(seen["all"], np.log(np.abs(values[:, None] / values[None, :])), rel=1e-10, abs=1e-12)
     close(seen["largest"], np.log(np.abs(values).max() / np.abs(values).min()), rel=1e-10)
     close(seen["top_to_median"], np.log(np.abs(values).max() / np.median(np.abs(values))), rel=1e-10)
-    assert np.all(np.isfinite(log_ratios(jnp.asarray([0.0, 1.0, -2.0]))))
+    assert np.all(np.isfinite(log_sizes(jnp.asarray([0.0, 1.0, -2.0]))))
+    close(log_sizes(jnp.asarray([0.0, 1.0, -2.0]), 0.5), np.log([0.5, 1.5, 2.5]), rel=1e-12)
     with pytest.raises(UserError, match="no block 4"):
         look(LogRatios(block=4))
 
@@ -97,6 +98,36 @@ def test_the_probe_of_symmetry_tells_even_networks_from_others():
     for share in look(SymmetryDefect(), even).values():
         assert np.all(np.asarray(share) < 1e-20)
     assert np.all(np.asarray(look(SymmetryDefect())["block-1"]) > 1e-4)
+
+
+def test_log_ratios_of_neurons():
+    network = MeanFieldStack((8, 40), 1, ranks=3, activation=Relu(), key=KEY)
+    seen = look(LogRatios(x=0.3, block=2, units="neurons", eps=1e-10), network)
+    h = np.asarray(network.preactivations(jnp.asarray([[0.3]]), 2))[0]
+    logs = np.log(np.maximum(h, 0) + 1e-10)
+    close(seen["logs"], logs, rel=1e-9)
+    close(seen["all"], logs[:, None] - logs[None], rel=1e-9, abs=1e-12)
+    close(seen["largest"], logs.max() - logs.min(), rel=1e-9)
+    close(seen["zeros"], np.mean(h <= 0), abs=1e-15)
+    assert 0 < seen["zeros"] < 1
+    assert "all" not in look(LogRatios(units="neurons", matrix=False), network)
+    with pytest.raises(UserError, match="no block 3"):
+        look(LogRatios(block=3, units="neurons"), network)
+    with pytest.raises(UserError, match="not negative"):
+        LogRatios(eps=-1.0)
+    with pytest.raises(UserError, match="'channels' or 'neurons'"):
+        look(LogRatios(units="weights"), network)
+
+
+def test_shapes_of_neurons_of_any_network():
+    h = np.tanh(LINE[:, None] @ np.asarray(STACK.blocks[0].w).T + np.asarray(STACK.blocks[0].b))
+    odd = (h - h[::-1]) / 2
+    weight = np.ones(LINE.size)
+    weight[[0, -1]] = 0.5
+    close(look(SymmetryDefect(units="neurons"))["block-1"], weight @ odd**2 / (weight @ h**2), rel=1e-9)
+    close(look(Spikes(units="neurons"))["location"]["block-1"], LINE[np.argmax(np.abs(h), axis=0)], abs=1e-12)
+    other = TwoLayer(5, 1, activation=Tanh(), key=KEY)  # no bias: every neuron is odd
+    assert np.allclose(*(np.concatenate(list(look(SymmetryDefect(units="neurons"), other).values())), 1.0))
 
 
 def test_spikes_of_known_functions():

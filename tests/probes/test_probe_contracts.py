@@ -19,11 +19,12 @@ from unlazy._registry import members
 from unlazy.data import Dataset
 from unlazy.losses import Squared
 from unlazy.networks import MeanFieldStack, TangentModel, TwoLayer
-from unlazy.probes import Kernel, KernelMatrix, Observation, Probe, Transfer
-from unlazy.testing._members import fits, inside_is_by_hand, results_are_finite_floats, short_runs, works_under_vmap
+from unlazy.probes import DenseTransfer, Kernel, KernelMatrix, Observation, Probe, Transfer
+from unlazy.testing.members import fits, inside_is_by_hand, results_are_finite_floats, short_runs, works_under_vmap
 
 PROBES = {name: member() for name, member in members("probe").items()}
 PROBES["transfer"] = Transfer(hidden=3, steps=5)  # its default trains for thousands of steps
+PROBES["dense-transfer"] = DenseTransfer(hidden=3, steps=5)
 contract = pytest.mark.parametrize("probe", PROBES.values(), ids=PROBES.keys())
 # All probes are compiled four times on each network: the first two of each kind are checked quickly, the others in CI.
 everywhere = pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from unlazy.activations import Relu
 from unlazy.data import Dataset
 from unlazy.flows import Descent, OnlyAtEnd
 from unlazy.losses import CrossEntropy, Squared
-from unlazy.networks import Layout, TwoLayer, Zipf, asymmetrical, nested_sums
-from unlazy.probes import Importance, Observation, Pruning, TrainLoss, Transfer
+from unlazy.networks import Layout, TwoLayer, Zipf, asymmetrical
+from unlazy.networks.layers import nested_sums
+from unlazy.probes import DenseTransfer, Importance, Observation, Pruning, PruningByScale, TrainLoss, Transfer
 from unlazy.probes.transfer import _alike
 
 M, D = 9, 4
@@ -64,6 +65,16 @@ def test_pruned_networks_lose_their_least_important_neurons(problem):
             close(seen[f"{which}_risk"][pruned], np.mean(np.sum((f - y).reshape(len(y), -1) ** 2, axis=1)), rel=1e-10)
             wrong = (f > 0) != (y > 0) if y.ndim == 1 else f.argmax(1) != y.argmax(1)
             close(seen[f"{which}_error"][pruned], wrong.mean(), abs=1e-12)
+
+
+def test_neurons_can_be_ranked_by_their_scale_alone(problem):
+    network, data = problem
+    seen = PruningByScale().of(network, network, data, Squared(half=False))["hidden"]["train_risk"]
+    order = np.argsort(np.asarray(network.s))  # λ_j, whatever |w_j| is
+    assert list(order) != list(np.argsort(importance(network)))
+    for pruned in range(M + 1):
+        f, y = values(network, data.x, order[pruned:]), np.asarray(data.y)
+        close(seen[pruned], np.mean(np.sum((f - y).reshape(len(y), -1) ** 2, axis=1)), rel=1e-10)
 
 
 def test_pruning_knows_losses_weights_and_missing_test_sets():
@@ -127,6 +138,51 @@ def test_transfer_trains_a_small_network_on_the_best_features(unit):
         train, test = trained(answers[:, order[:k]], y, k, 5, 20, most, unit)
         close(seen["hidden"]["train_risk"][index], train, rel=1e-8)
         close(seen["hidden"]["test_risk"][index], test, rel=1e-8)
+
+
+def dense(features, y, k, hidden, steps, most, outputs):
+    """Two hidden layers with biases, all gradients written out."""
+    keys, sizes = jax.random.split(jax.random.key(0), 6), [most, hidden, hidden, outputs]
+    parts = []
+    for place in range(3):
+        fan_in, size = sizes[place : place + 2]
+        reach = 1.0 if place == 0 else fan_in**-0.5
+        for i, shape in enumerate([(size, fan_in), (size,)]):
+            parts.append(np.asarray(jax.random.uniform(keys[2 * place + i], shape, minval=-reach, maxval=reach)))
+    u, p, v, q, w, r = parts
+    u, p = u[:, :k] / np.sqrt(k), p / np.sqrt(k)
+    half = len(y) // 2
+
+    def layers(x):
+        one = np.maximum(x @ u.T + p, 0)
+        two = np.maximum(one @ v.T + q, 0)
+        return one, two, two @ w.T + r
+
+    x, targets = features[:half], y[:half]
+    for _ in range(steps):
+        one, two, f = layers(x)
+        df = 2 * (f - targets) / half
+        dtwo = (df @ w) * (two > 0)
+        done = (dtwo @ v) * (one > 0)
+        slopes = [done.T @ x, done.sum(0), dtwo.T @ one, dtwo.sum(0), df.T @ two, df.sum(0)]
+        u, p, v, q, w, r = (a - 0.1 * b for a, b in zip((u, p, v, q, w, r), slopes, strict=True))
+    return [np.mean(np.sum((layers(a)[2] - b) ** 2, axis=1)) for a, b in ((x, targets), (features[half:], y[half:]))]
+
+
+@pytest.mark.parametrize("outputs", [None, 3])
+def test_transfer_trains_the_network_of_the_released_code(outputs):
+    network = made(outputs)
+    data = Dataset(*drawn(6, outputs), held_out=Dataset(*drawn(10, outputs, seed=2)))
+    seen = DenseTransfer(features=(1, 3), hidden=5, steps=20).of(network, network, data, Squared(half=False))
+    x, y = (np.asarray(part) for part in (data.held_out.x, data.held_out.y))
+    answers = np.maximum(x @ np.asarray(network.w).T / np.sqrt(D), 0) * np.asarray(network.s)
+    order = np.argsort(-np.asarray(network.s))
+    for index, k in enumerate((1, 3)):
+        train, test = dense(answers[:, order[:k]], y.reshape(len(y), -1), k, 5, 20, 3, outputs or 1)
+        close(seen["hidden"]["train_risk"][index], train, rel=1e-8)
+        close(seen["hidden"]["test_risk"][index], test, rel=1e-8)
+    with pytest.raises(UserError, match="at least one hidden layer"):
+        DenseTransfer(layers=0)
 
 
 def test_transfer_looks_at_raw_inputs_from_gram_coordinates():

@@ -9,10 +9,12 @@ import pytest
 from close import close
 from unlazy._errors import UserError
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, TwoLayer, sphere_mean
+from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, TwoLayer
+from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023.data import spherical, spherical_quadrature
 from unlazy.papers.ren2023.probes import (
     ClipActivity,
+    ErrorByDegree,
     FirstLayer,
     LimitDistance,
     LossDecomposition,
@@ -76,11 +78,67 @@ def test_the_first_layer(data):
     square = np.sum(w**2, axis=1)
     error = value / alpha - r
     close(seen["alpha"], alpha)
+    close(seen["rho"], np.sqrt(np.mean(square)))
     close(seen["tangential"], np.max(np.linalg.norm(unit[0] - unit[1], axis=1)), rel=1e-9)
     close(seen["radial"], np.max(np.abs(square / square.mean() - 1)))
     close(seen["sphere"], np.max(np.abs(error / r)), rel=1e-9)
     close(seen["sphere_rms"], np.sqrt(share @ (error / r) ** 2), rel=1e-9)
     close(seen["l2"], np.sqrt(share @ np.where(r <= 0.8, error**2, 0)), rel=1e-9)
+
+
+def harmonics(values, t, weight):
+    """The mean squares of a function on the circle of each degree 0 to 2, and of all, by Fourier sums."""
+    parts = [np.abs(values @ (weight * np.exp(1j * k * t))) ** 2 * (1 if k == 0 else 2) for k in range(3)]
+    return [*parts, values**2 @ weight]
+
+
+def test_the_error_by_degree_on_the_circle_and_on_the_sphere(data):
+    """d = 2 by Fourier sums; d = 3 by quadrature of F against degree 1 and 2 harmonics written out."""
+    for d in (2, 3):
+        network = MeanFieldStack(
+            (6, 2), d, ranks=1, train=("w", "wb"), features=(Sphere(1.0), Normal(0.1, mean=-1.0)),
+            bias=(False, Constant(0.8)), amplitude=(Tied(), Constant(1.0)), key=KEY,
+        )  # fmt: skip
+        network = eqx.tree_at(lambda n: n.blocks[0].w, network, network.blocks[0].w * jnp.arange(1.0, 7.0)[:, None])
+        w = np.asarray(network.blocks[0].w)
+        seen = look(ErrorByDegree(), network, spherical(5, d, key=KEY))
+        alpha = sphere_mean(d) * np.mean(np.sum(w**2, axis=1))
+        if d == 2:
+            angle = np.linspace(0, 2 * np.pi, 200_000, endpoint=False)
+            u, weight = np.stack([np.cos(angle), np.sin(angle)], axis=1), np.full(angle.size, 1 / angle.size)
+        else:
+            angle = np.linspace(0, 2 * np.pi, 1000, endpoint=False)
+            z, share = np.polynomial.legendre.leggauss(1000)
+            ring = np.sqrt(1 - z**2)
+            u = np.stack([np.outer(ring, np.cos(angle)), np.outer(ring, np.sin(angle)), np.outer(z, np.ones(1000))], -1)
+            u, weight = u.reshape(-1, 3), np.repeat(share / 2000, 1000)
+        error = np.maximum(u @ w.T, 0) @ np.linalg.norm(w, axis=1) / len(w) / alpha - 1
+        if d == 2:
+            zero, one, two, total = harmonics(error, angle, weight)
+        else:
+            zero, one = (error @ weight) ** 2, 3 * np.sum((u.T @ (weight * error)) ** 2)
+            tensor = np.einsum("n,ni,nj->ij", weight * error, u, u) - (error @ weight) * np.eye(3) / 3
+            two, total = 7.5 * np.sum(tensor**2), error**2 @ weight
+        close(seen["degree0"], zero, abs=1e-6)
+        close(seen["degree1"], one, rel=1e-5)
+        close(seen["degree2"], two, rel=1e-4)
+        close(seen["total"], total, rel=1e-5)
+        close(seen["rest"], total - zero - one - two, rel=1e-3)
+
+
+def test_the_error_by_degree_of_many_random_neurons():
+    """On average (1/(4 d s²), N/(d+1)², 1/(2 d s²) - 1)/m_1; 0 at infinite width."""
+    mean = {}
+    for seed in range(40):
+        seen = look(ErrorByDegree(), learner(200, key=jax.random.key(seed)), spherical_quadrature(D))
+        mean = {name: mean.get(name, 0) + 5 * float(value) for name, value in seen.items()}
+    s = sphere_mean(D)
+    assert mean["degree1"] == pytest.approx(1 / (4 * D * s**2), rel=0.3)
+    assert mean["degree2"] == pytest.approx((D + 2) * (D - 1) / 2 / (D + 1) ** 2, rel=0.2)
+    assert mean["total"] == pytest.approx(1 / (2 * D * s**2) - 1, rel=0.2)
+    assert all(
+        float(one) == 0 for one in look(ErrorByDegree(), learner(float("inf")), spherical_quadrature(D)).values()
+    )
 
 
 def test_f_against_its_limit(data):
@@ -126,7 +184,7 @@ def test_a_symmetric_first_layer_leaves_nothing_apart():
     seen = look(FirstLayer(), infinite, data)
     assert float(seen["alpha"]) == pytest.approx(1.3**2 * sphere_mean(D))
     assert float(seen["sphere"]) < 1e-12
-    with pytest.raises(UserError, match="no error to be told apart"):
+    with pytest.raises(UserError, match="infinite width has no error"):
         look(LossDecomposition(), infinite, data)
 
 
@@ -172,12 +230,12 @@ def test_the_profile_is_f_along_rays(data):
     close(seen["smallest"], values.min(axis=0), rel=1e-9)
     close(seen["largest"], values.max(axis=0), rel=1e-9)
     close(seen["radius"], [0.5, 1.0, 1.5])
-    with pytest.raises(UserError, match="Rays go from"):
+    with pytest.raises(UserError, match="Rays need 0 <= low < high"):
         look(RadialProfile(1.0, 0.5), network, data)
 
 
 def test_other_networks_are_refused(data):
-    with pytest.raises(UserError, match="looks at the learner of ren2023"):
+    with pytest.raises(UserError, match="needs the learner of ren2023"):
         look(SecondLayer(), TwoLayer(4, D, key=KEY), data)
-    with pytest.raises(UserError, match="clips nothing"):
+    with pytest.raises(UserError, match="has no clips"):
         look(ClipActivity(), learner(), data)

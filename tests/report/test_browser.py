@@ -55,7 +55,7 @@ class Drawn(type(chen2022.fig1)):
         made = super().claims(random_labels())  # whose recipes tell their sizes
         if self.words:
             changes = dict.fromkeys(("text", "paper", "measured"), self.words)
-            made += [type(made[0])(**changes, holds=False)]
+            made += [type(made[0])(**changes, judged=False)]
         return made
 
     def draw(self, results):

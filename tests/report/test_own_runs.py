@@ -9,7 +9,7 @@ import xarray as xr
 from drawn import HOSTILE, Drawn, Page
 
 from made_up import Ready, filmed, stored_run
-from unlazy._netcdf import write
+from unlazy._files import write
 from unlazy.lab import read
 from unlazy.report import gather, reproduce, write_report
 from unlazy.report.own_runs import families

@@ -7,13 +7,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
+import numpy as np
 import pytest
 from drawn import HOSTILE, Drawn, Page
 
 from made_up import Ready, random_labels
 from unlazy._errors import UserError
-from unlazy.papers import Claim
-from unlazy.report import Record, records, reproduce, write_report
+from unlazy.lab import parse
+from unlazy.papers import Claim, Outcome, compare
+from unlazy.papers.outcomes import at_most
+from unlazy.report import Contents, Record, records, reproduce, write_report
+from unlazy.report.terminal import print_records, print_report
 
 
 def kept(folder, **words):
@@ -27,7 +31,7 @@ def test_a_record_says_what_came_of_a_panel(tmp_path):
     record = kept(tmp_path)
     assert (record.panel, record.scale, record.settings) == ("made2099/fig1", "quick", "small")
     assert record.seconds == 8 * 1.5
-    assert record.holds
+    assert not record.fails
     assert set(record.recipes) == set(random_labels())
     assert {"versions", "commit", "device"} <= set(record.made_by)
 
@@ -48,26 +52,106 @@ def test_each_panel_and_scale_has_a_record_of_its_own(tmp_path):
     assert len({(record.panel, record.scale) for record in found}) == len(found) == 6
     reproduce(Drawn(key="a2099/fig1", holds=False), "quick", lab)  # the last verdict counts
     assert [
-        record.holds for record in records(tmp_path) if (record.panel, record.scale) == ("a2099/fig1", "quick")
+        not record.fails for record in records(tmp_path) if (record.panel, record.scale) == ("a2099/fig1", "quick")
     ] == [False]
 
 
 def test_the_summary_is_what_the_command_line_promises(tmp_path):
     summary = kept(tmp_path).summary()
-    assert list(summary) == ["panel", "scale", "seconds", "claims"]
-    assert summary["claims"] == [{"text": "it falls", "paper": "it falls", "measured": "it falls", "holds": True}]
+    assert list(summary) == ["panel", "scale", "seconds", "seeds", "usual_seeds", "claims", "references"]
+    assert summary["claims"] == [
+        {
+            "text": "it falls",
+            "paper": "it falls",
+            "measured": "it falls",
+            "outcome": "holds",
+            "test": "direct comparison",
+            "agree": 0,
+            "seeds": 0,
+            "weaker": False,
+            "hindsight": False,
+        }
+    ]
     json.dumps(summary)
 
 
-def test_other_seeds_are_mentioned(tmp_path):
-    assert reproduce(Drawn(), "quick", Ready(tmp_path), seeds=9).settings == "small (run with seeds = 9)"
+class Counted(Drawn):
+    """A panel with proper recipes, of five seeds unless told otherwise, whose runs are made up."""
+
+    numbers = ()
+
+    def recipes(self, scale, seeds=None):
+        recipe = {"name": "x", "data": "random-labels", "network": "two-layer", "flow": "descent", "times": [0.0]}
+        return {"one": parse(recipe | {"seeds": seeds or 5}), "same": parse(recipe | {"seeds": seeds or 5})}
+
+    def references(self, results):
+        return list(self.numbers)
+
+
+class Given(Ready):
+    """A lab that gives made-up results for recipes."""
+
+    def run_all(self, recipes, workers=1):
+        made = next(iter(random_labels().values()))
+        return {label: made.assign_attrs(recipe=recipe.json()) for label, recipe in recipes.items()}
+
+
+def test_other_seeds_are_mentioned(tmp_path, capsys):
+    usual, fewer, more = (reproduce(Counted(), "quick", Given(tmp_path), seeds) for seeds in (None, 2, 9))
+    assert [(one.seeds, one.usual_seeds) for one in (usual, fewer, more)] == [(5, 5), (2, 5), (9, 5)]
+    assert [one.fewer_seeds for one in (usual, fewer, more)] == ["", "run with 2 seeds, fewer than the panel's 5", ""]
+    assert (usual.settings, more.settings) == ("small", "small (run with seeds = 9)")
+    page = Page(write_report([fewer], tmp_path / "r.html"))
+    assert "Seeds: 0 to 1 (run with 2 seeds, fewer than the panel's 5)." in page.text
+    print_records([fewer], False)
+    assert "run with 2 seeds, fewer than the panel's 5" in capsys.readouterr().out
+
+
+def test_older_records_say_how_many_seeds_they_have(tmp_path):
+    reproduce(Counted(), "quick", Given(tmp_path), seeds=2)
+    (path,) = (tmp_path / "panels").glob("*.json")
+    older = json.loads(path.read_text())
+    for name in ("seeds", "usual_seeds", "references"):
+        del older[name]
+    for settings, usual in (("m = 8, 5 seeds (run with seeds = 2)", 5), ("2 seeds", 2), ("m = 8", 2)):
+        path.write_text(json.dumps(older | {"settings": settings}))
+        (record,) = records(tmp_path)
+        assert (record.seeds, record.usual_seeds, record.references) == (2, usual, None)
+        assert record.summary()["references"] == []
+
+
+NUMBERS = (
+    compare("loss at the end", np.array([1.0, 1.1, 0.9]), 1.02, "Table <1>", setting="m = 8"),
+    compare("loss at the end", np.array([1.0, 1.1, 0.9]), 3.0, "Table <1>", setting="m = 64"),
+    compare("rate", np.array([2.0]), 1.0, "the text"),
+)
+
+
+def test_numbers_of_the_authors_are_stored_and_shown(tmp_path, capsys):
+    record = reproduce(Counted(numbers=NUMBERS), "quick", Given(tmp_path))
+    assert records(tmp_path) == [record]
+    assert record.references == list(NUMBERS)
+    json.dumps(record.summary())
+    shown = record.summary()["references"]
+    assert [one["agreement"] for one in shown] == ["agrees", "differs", "undecided"]
+    assert shown[0]["authors"] == 1.02
+    assert shown[0]["ours"] == pytest.approx(1.0)
+    page = Page(write_report([record], tmp_path / "r.html")).text
+    words = ("differs", "loss at the end, m = 64", "1 ± 0.1", "Table <1>", "0.33 times, -20 SD", "one seed shows no")
+    assert all(one in page for one in words)
+    print_records([record], False)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "the authors' numbers" in printed
+    assert "differs" in printed
+    print_report(Contents(records=[record]), tmp_path / "r.html", True)
+    assert json.loads(capsys.readouterr().out)["references"] == {"agrees": 1, "differs": 1, "undecided": 1}
 
 
 def test_one_claim_that_fails_is_enough():
     claims = [Claim("a", "a", "a", True), Claim("b", "b", "b", False)]
     empty = dict.fromkeys(("panel", "title", "settings", "caption", "figure"), "")
     record = Record(**empty, scale="quick", seconds=0.0, claims=claims, recipes={}, made_by={})
-    assert not record.holds
+    assert record.fails
 
 
 def test_nothing_was_reproduced_in_an_empty_folder(tmp_path):
@@ -172,7 +256,7 @@ def test_the_report_says_it_all(tmp_path):
         assert words in page.text
     assert "unlazy reproduce made2099/fig1 --scale quick" in page.text
     assert page.tags.count("tr") == 3 + 2 * 2  # the overview and two tables of claims, with their heads
-    assert page.text.count("does not hold") == 1
+    assert page.text.count("does not hold") == 1 + 3  # in its row, and in three summaries
     for words in ("A plot of it falls", "Seeds: 3 to 4.", 'name = "x" seed = 3 seeds = 2', "not checked"):
         assert words in page.text
 
@@ -250,3 +334,28 @@ def test_a_place_where_no_file_can_be_is_named(tmp_path):
     for folder in (tmp_path, Path("."), Path("/")):
         with pytest.raises(UserError, match="which is a folder: give the name of a file"):
             write_report([], folder)
+
+
+def test_records_from_before_there_were_four_outcomes_are_read(tmp_path):
+    kept(tmp_path)
+    (path,) = (tmp_path / "panels").glob("*.json")
+    content = json.loads(path.read_text())
+    for claim in content["claims"]:
+        del claim["judged"]
+        claim["holds"] = False
+    path.write_text(json.dumps(content))
+    (record,) = records(tmp_path)
+    assert record.fails
+    assert record.claims[0].outcome is Outcome.FAILS
+
+
+def test_a_claim_says_what_its_outcome_rests_on():
+    judged = at_most(np.array([1.0, 3.0]), 2.0)
+    claim = Claim("a", "b", "c", judged, weaker=True, hindsight=True)
+    assert claim.outcome is Outcome.UNDECIDED
+    assert not claim.holds
+    assert not claim.fails
+    assert claim.basis == (
+        "every seed against the threshold; 1 of 2 seeds agree; a weaker statement than the paper's; fixed after its "
+        "outcome had been seen"
+    )

@@ -156,3 +156,109 @@ def test_xavier_weights_are_the_mean_field_scaling():
     assert np.max(np.abs(xavier(theta) - xavier(second))) > 0.1
     close(xavier(theta), ours(data.x), rel=1e-9, abs=1e-11)
     close(theta * m**0.5, ours.w, rel=1e-9, abs=1e-11)
+
+
+# ---------------------------------------------------------------- layer by layer
+
+
+def coordinates(given, m, steps, seed, rate=0.02):
+    """Three hidden ReLU layers of width m in float64, trained by SGD or Adam written out.
+
+    Gives, for the three pre-activations and the 16 outputs, the root mean square at the start and of the change.
+    """
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(4, 5)), rng.normal(size=(4, 16))
+    p, q = m ** -np.array(given.a, float), m ** -np.array(given.b, float)
+    rates = rate * m ** -np.array(given.rates, float)
+    w = [q[i] * rng.normal(size=shape) for i, shape in enumerate([(m, 5), (m, m), (m, m), (16, m)])]
+    moments = [(np.zeros_like(one), np.zeros_like(one)) for one in w]
+    skips = (False, given.residual, given.residual, False)
+
+    def forward():
+        inputs, branches, stream = [], [], x
+        for i, one in enumerate(w):
+            inputs.append(np.maximum(stream, 0) if i else stream)
+            branches.append(inputs[-1] @ (p[i] * one).T)
+            stream = stream + branches[-1] if skips[i] else branches[-1]
+        return inputs, branches
+
+    start = forward()[1]
+    for step in range(1, steps + 1):
+        inputs, branches = forward()
+        back, slopes = branches[-1] - y, []
+        for i in (3, 2, 1, 0):
+            slopes.insert(0, p[i] * back.T @ inputs[i])
+            through = (back @ (p[i] * w[i])) * (inputs[i] > 0)
+            back = back + through if skips[i] else through
+        for i, slope in enumerate(slopes):
+            if given.optimiser == "adam":
+                first, second = moments[i]
+                moments[i] = first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+                slope = (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-30)
+            w[i] = w[i] - rates[i] * slope
+    after = forward()[1]
+    size = [np.sqrt(np.mean(one**2)) for one in start]
+    return size, [np.sqrt(np.mean((one - two) ** 2)) for one, two in zip(after, start, strict=True)]
+
+
+WRONG = Parameterisation((0, 0, 0, 0), (0, 0.5, 0.5, 1), (0, 1, 0.5, 1), "adam")  # μP with one wrong rate
+LAYERED = {
+    "NTK": abc.neural_tangent(3),
+    "maximal update": abc.maximal_update(3),
+    "standard, rate 1/m": abc.standard(3, c=1.0),
+    "maximal update, Adam": abc.maximal_update(3, "adam"),
+    "NTK, Adam": abc.neural_tangent(3, "adam"),
+    "standard, rate 1/m, Adam": abc.standard(3, c=1.0, optimiser="adam"),
+    "maximal update, Adam, small read-out": Parameterisation((0,) * 4, (0, 0.5, 0.5, 1.5), (0, 1, 1, 1), "adam"),
+    "residual maximal update, Adam": Parameterisation((0,) * 4, (0, 0.5, 0.5, 1), (0, 1, 1, 1), "adam", residual=True),
+    "rates by layer": Parameterisation((0, 0.5, 0.5, 1), (0, 0, 0, 0), (-1.0, -1.0, -0.5, -1.0)),
+}
+
+
+@pytest.mark.parametrize("given", LAYERED.values(), ids=LAYERED.keys())
+def test_every_layer_has_the_predicted_size_and_change(given):
+    widths, seeds = (128, 256, 512), 4
+    found = [np.mean(np.log([coordinates(given, m, 2, seed) for seed in range(seeds)]), axis=0) for m in widths]
+    slopes = np.stack([np.polyfit(np.log(widths), np.reshape(found, (3, -1))[:, i], 1)[0] for i in range(8)])
+    layers = given.layers()
+    # Three widths and four seeds; next orders in m^(-1/2) are not negligible at these widths, and exponents are
+    # multiples of 1/2.
+    assert slopes[:4] == pytest.approx([one.size for one in layers], abs=0.12)
+    assert slopes[4:] == pytest.approx([one.change for one in layers], abs=0.2)
+
+
+def test_a_wrong_rate_shows_in_its_own_layer():
+    right, wrong = abc.maximal_update(3, "adam").layers(), WRONG.layers()
+    assert [one.own for one in right] == [0, 0, 0, 0]
+    assert [one.own for one in wrong] == [0, 0, 0.5, 0]
+    assert WRONG.judge() == (Regime.UNSTABLE, "features blow up in training like m^0.5")
+
+
+def test_regimes_of_adam():
+    assert abc.maximal_update(3, "adam").regime is Regime.FEATURE_LEARNING
+    assert abc.neural_tangent(3, "adam").regime is Regime.LAZY
+    assert abc.standard(3, optimiser="adam").regime is Regime.UNSTABLE
+    fate = "outputs blow up in training, by the features like m^0.5"  # they move by order 1, along the read-outs
+    assert abc.standard(3, c=1.0, optimiser="adam").judge() == (Regime.UNSTABLE, fate)
+    assert abc.standard(3, c=1.5, optimiser="adam").regime is Regime.LAZY
+    for given in LAYERED.values():
+        for theta in (-0.5, 0.75):
+            assert np.allclose([x[:4] for x in given.shifted(theta).layers()], [x[:4] for x in given.layers()])
+
+
+def test_weight_decay_vanishes_with_the_rate():
+    """Rates of order 1/m take the decay of AdamW with them, unless the decay grows like m."""
+    given = abc.maximal_update(2, "adam")
+    decays = [
+        [one.decay for one in Parameterisation(given.a, given.b, given.c, "adam", decay=d).layers()]
+        for d in (0.0, (0.0, -1.0, -1.0))
+    ]
+    assert decays == [[0, -1, -1], [0, 0, 0]]
+    assert [one.decay for one in given.layers()] == [None] * 3
+
+
+def test_bad_exponents_are_named():
+    with pytest.raises(UserError, match="2 exponents c were given for 3 weight matrices"):
+        Parameterisation((0, 0, 0), (0, 0, 0), (1.0, 2.0))
+    with pytest.raises(UserError, match="choose 'sgd' or 'adam'"):
+        Parameterisation((0, 0), (0, 0), 0, "lion")

@@ -16,23 +16,24 @@ from unlazy.activations import LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, TwoLayer, Uniform, kernel_of, split_trained, with_fields
+from unlazy.networks import Constant, MeanFieldStack, Normal, TwoLayer, Uniform, split_trained, with_fields
+from unlazy.networks.limits import kernel_of
 from unlazy.papers.aiad2026 import theorems as aiad
 from unlazy.papers.aiad2026.probes import ChannelDrive
-from unlazy.papers.aiad2026.theorems._setting import (
+from unlazy.papers.aiad2026.theorems.limit_point import loss_speed, without_cancellation
+from unlazy.papers.aiad2026.theorems.one_spike import closed_under_flips, mixing, symmetry_chance
+from unlazy.papers.aiad2026.theorems.problems import (
     few_points,
     fitted,
-    integrated,
+    independent_laws,
     odd_channels,
     one_spike,
     two_spikes,
 )
-from unlazy.papers.aiad2026.theorems.limit_point import loss_speed
-from unlazy.papers.aiad2026.theorems.one_spike import closed_under_flips, mixing, symmetry_chance
+from unlazy.papers.aiad2026.theorems.setting import integrated
 from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.probes import TrainedNeurons, TrainLoss
-from unlazy.theory import Verdict
-from unlazy.theory._base import read_all
+from unlazy.theory import Verdict, read_all
 from unlazy.theory.coupling import distance
 
 
@@ -260,6 +261,45 @@ def test_assumptions_c_1_to_c_6_do_not_make_limits_global():
     assert hypotheses[-1].what.startswith("B(x) not 0 at any data point")
     close(float(Squared()(run.final(run.data.x), run.data.y)), 0.5**2 / 6, rel=1e-4)
     assert concluded(aiad.LimitsAreGlobal(), run).verdict is not Verdict.HOLDS
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_independent_laws_do_not_make_limits_global_either(shuffled):
+    """Centred w_1 and L, independent of all else: C.1 to C.6 are met, and the limit is the best constant, Var(Y)/2."""
+    run = independent_laws(shuffled=shuffled)
+    hypotheses = aiad.LimitsAreGlobal().check(run).hypotheses
+    assert [one.what for one in hypotheses if not one.met] == [hypotheses[-1].what]
+    assert hypotheses[-1].found < 1e-12  # 0 up to rounding, at every point
+    y = np.asarray(run.data.y)
+    close(float(Squared()(run.final(run.data.x), run.data.y)), np.var(y) / 2, rel=1e-6)
+    close(np.asarray(run.final(run.data.x)), np.full(5, y.mean()), rel=1e-4)
+
+
+def test_signals_are_compared_with_what_they_are_without_cancellation():
+    """|B_k| <= sup|φ'| E[|L_k||w_2|], written out; the bound is attained where all terms have one sign."""
+    run = fitted()
+    setting = read_all(aiad.LimitsAreGlobal().read(run))[1]
+    block = run.final.blocks[1]
+    direct = np.mean(np.abs(np.asarray(block.w)) * np.abs(np.asarray(block.a)), axis=0)
+    close(without_cancellation(setting.base), np.linalg.norm(direct), rel=1e-12)
+    assert setting.signals.max() <= np.linalg.norm(direct)
+
+
+def test_with_noisy_labels_the_excess_loss_vanishes():
+    """Two labels at one point: the loss ends at their variance, which the printed theorem calls impossible."""
+    run = fitted(noise=0.2)
+    found = aiad.LimitsAreGlobal().check(run)
+    assert found.verdict is Verdict.HOLDS, found.why
+    noise = 2 * 0.2**2 / 2 / 4
+    close(float(Squared()(run.final(run.data.x), run.data.y)), noise, rel=1e-3)
+    close(found.numbers["loss of the noise, subtracted"], noise, rel=1e-12)
+    assert found.numbers["loss at the end"] < 1e-3 * noise
+    assert "noise" not in aiad.LimitsAreGlobal().check(fitted()).why
+
+
+def test_hypotheses_that_no_run_can_miss_say_so():
+    always = [one.what for one in aiad.LimitsAreGlobal().check(fitted()).hypotheses if "always so" in one.what]
+    assert [what[:3] for what in always] == ["C.1", "C.2", "C.3"]
 
 
 def test_the_fall_of_the_loss_is_that_of_the_flow():

@@ -32,18 +32,16 @@ from unlazy.papers.caron2023.theorems import (
     SmoothPathSuffices,
     StartConcentrates,
     WeightsMove,
-    _draws,
     monitor,
     printed_kernel_step,
     printed_width,
+    setting,
 )
 from unlazy.papers.caron2023.theorems import first_step as steps
-from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
-from unlazy.papers.caron2023.theorems._setting import Path, at_start, model, three_points
+from unlazy.papers.caron2023.theorems.setting import Mean, at_start, model, over_starts, path, three_points
 from unlazy.probes import Kernel, TrainLoss, WeightMovement
-from unlazy.theory import Verdict
-from unlazy.theory._base import read_all
-from unlazy.theory._runs import loss_slope
+from unlazy.theory import Verdict, read_all
+from unlazy.theory.hypotheses import loss_slope
 
 SUM = Squared("sum")
 
@@ -95,9 +93,9 @@ def test_units_of_the_mean_without_the_half_are_those_of_the_sum(tanh):
     run = Descent(loss=Squared("mean", half=False), rate=0.015)(field, scaled, [0.0, 1.5], probes)
     same = with_fields(start, s=jnp.full(512, 512**-0.5), scaling=asymmetrical(1.0, Zipf(0.5)))
     twin = Descent(loss=SUM, rate=0.01)(same, data, [0.0, 1.0], probes)
-    here, there = (Path(made(one), loss_slope(one.loss, one.data.n)) for one in (run, twin))
-    assert here.model.unit == pytest.approx(1.0)
-    assert here.model.total == pytest.approx(1 / 512)
+    here, there = (path(made(one), loss_slope(one.loss, one.data.n)) for one in (run, twin))
+    assert made(run).unit == pytest.approx(1.0)
+    assert made(run).total == pytest.approx(1 / 512)
     for name in ("times", "losses", "smallest", "drift", "movement"):
         close(getattr(here, name), getattr(there, name), rel=1e-7, abs=1e-10)
 
@@ -318,7 +316,7 @@ def test_a_mean_knows_how_well_it_is_known():
 
 def test_large_networks_get_fewer_draws(monkeypatch):
     run = at_start(Tanh(), width=32)
-    monkeypatch.setattr(_draws, "_WORK", 32 * 4 * 3 * 25.5)
+    monkeypatch.setattr(setting, "_WORK", 32 * 4 * 3 * 25.5)
     assert WeightsMove(500).check(run).numbers["draws"] == 25
 
 
@@ -341,3 +339,22 @@ def test_theorem_5_2_as_printed_is_false():
     assert mean.against(printed) < 0.5
     assert mean.resolved(printed) > 20
     assert KernelMoves().draws == 4000
+
+
+@pytest.mark.parametrize(
+    ("theorem", "activation"),
+    [
+        (KernelVaries(), Relu()),
+        (KernelNearItsLimit(), Relu()),
+        (KernelNearItsLimit(), Tanh()),
+        (WeightsMove(), Relu()),
+        (KernelMoves(), Tanh()),
+    ],
+)
+def test_laws_of_the_start_hold_for_inputs_of_any_size(theorem, activation):
+    """They follow from Assumption 2.2 alone; the guarantees ask for |x| <= 1 as well."""
+    run = at_start(activation, width=32)
+    x = (3 * run.data.x).at[0].set(0.0)
+    large = changed(run, data=Dataset(x, run.data.y, name="any size"))
+    assert theorem.check(large).verdict is Verdict.HOLDS
+    assert "inputs with 0 < |x| <= 1" in unmet(StartConcentrates().check(large))

@@ -35,6 +35,7 @@ from unlazy.papers.chen2022.theorems import (
     printed_kappa,
 )
 from unlazy.papers.chen2022.theorems.decay import slope_floor
+from unlazy.papers.chen2022.theorems.setting import small_inputs
 from unlazy.probes import ActiveShare, TrainLoss
 from unlazy.theory import Verdict
 
@@ -46,11 +47,10 @@ AXES = jnp.eye(4, 8)
 def example():
     """One run of gradient flow that all of them hold on, with all that they need."""
 
-    class Everything(FixedEmbedding):
-        def needs(self, network, data):
-            return theory.needs(network, data, theory.choose("chen2022")).values()
+    def needs(network, data):
+        return theory.needs(network, data, theory.choose("chen2022")).values()
 
-    return Everything().example()
+    return small_inputs(needs)
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,11 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.flows import Descent, RungeKutta, velocity
 from unlazy.losses import Squared
-from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, sphere_mean, split_trained
+from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, split_trained
+from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023 import theorems as ren
 from unlazy.papers.ren2023.data import spherical
-from unlazy.papers.ren2023.probes import FirstLayer, LossDecomposition, SecondLayer, slope
+from unlazy.papers.ren2023.probes import ClipActivity, FirstLayer, LossDecomposition, SecondLayer, slope
 from unlazy.papers.ren2023.radial import radial_cdf
 from unlazy.probes import TrainLoss
 from unlazy.theory import Verdict
@@ -160,23 +161,86 @@ def test_lemma_b_1_tail_bound_has_the_constant_of_its_density():
         assert 1 - float(radial_cdf(r, d)) == pytest.approx(d / (math.pi * c * r), rel=0.02)
 
 
+def looks(network, data, *probes):
+    """What probes see of a network, as if at one time of a run."""
+    return [
+        {name: np.asarray(value)[None] for name, value in probe.of(network, network, data, Squared()).items()}
+        for probe in probes
+    ]
+
+
 def test_bounds_that_are_needed_are_enough_and_not_idle(data):
     """Lemma 4.1 with constants: no pull is longer than the bound worked out, and some come near it."""
-    from unlazy.papers.ren2023.probes import ClipActivity
-
     network = learner((40, 5), mean=-0.5, spread=0.02, bias=0.6, clip=(1.0, 1.0, 1.0))
-    second, first, clips = (
-        {name: np.asarray(value)[None] for name, value in probe.of(network, network, data, Squared()).items()}
-        for probe in (SecondLayer(), FirstLayer(), ClipActivity())
-    )
+    second, first, clips = looks(network, data, SecondLayer(), FirstLayer(), ClipActivity())
     needed = ren.needed_bounds(second, first, D)[0]
-    for name, bound in zip(("v1", "v2", "r2"), needed, strict=True):
+    for name, bound, share in zip(("v1", "v2", "r2"), needed, (0.3, 0.9, 0.3), strict=True):
         longest = float(clips[f"{name}_largest"][0])
         assert longest <= bound * (1 + 1e-9)
-        assert longest > bound / 100
+        assert longest > bound * share
     up = learner((40, 5), mean=0.5, spread=0.02, clip=(1.0, 1.0, 1.0))
-    second = {name: np.asarray(v)[None] for name, v in SecondLayer().of(up, up, data, Squared()).items()}
+    (second,) = looks(up, data, SecondLayer())
     assert np.all(np.isinf(ren.needed_bounds(second, first, D)))
+
+
+def test_the_bound_of_v2_is_sharp_where_neurons_are_alike():
+    """R_v2 >= b²/(4 |w|): the pull (f* - f) F at F = b/(2 |w|), on a fine grid of radii."""
+    network = learner((math.inf, 3), mean=-0.01, spread=0.0, bias=0.6, clip=(1.0, 1.0, 1.0))
+    x = np.zeros((20_001, D))
+    x[:, 0] = np.linspace(0, 60 / float(slope(network)), len(x))
+    rays = Dataset(jnp.asarray(x), jnp.asarray(np.maximum(1 - x[:, 0], 0)))
+    second, first, clips = looks(network, rays, SecondLayer(), FirstLayer(), ClipActivity())
+    needed = float(ren.needed_bounds(second, first, D)[0, 1])
+    assert needed == pytest.approx(0.6**2 / (4 * 0.01))
+    assert float(clips["v2_largest"][0]) == pytest.approx(needed, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_product_against_a_grid(seed):
+    rng = np.random.default_rng(seed)
+    w, b = -rng.exponential(size=6), rng.normal(0.3, 0.5, size=6)
+    grid = np.linspace(0, np.max(np.maximum(b, 0) / -w), 200_001)
+    values = np.maximum(w[:, None] * grid + b[:, None], 0).mean(axis=0) * grid
+    assert ren.largest_product(w, b) == pytest.approx(values.max(), rel=1e-6)
+    assert ren.largest_product(w, b) >= values.max() * (1 - 1e-12)
+
+
+def test_the_largest_product_at_its_ends():
+    assert ren.largest_product(np.array([-1.0, 0.1]), np.array([1.0, -3.0])) == math.inf  # active far out
+    assert ren.largest_product(np.array([-1.0, 0.0]), np.array([1.0, -3.0])) == pytest.approx(1 / 8)
+    assert ren.largest_product(np.array([-1.0]), np.array([-1.0])) == 0
+
+
+def test_the_rate_is_below_the_speed_of_the_loss(data):
+    """d/dt (1/L) = -L'/L² >= 4/D, by autodiff, for second layers with and without spread; and D by brute force."""
+    for spread in (0.0, 0.05):
+        network = learner((math.inf, 5), mean=-0.4, spread=spread, bias=0.6)
+
+        def inverse(n):
+            return 1 / Squared()(n(data.x), data.y, data.weight)
+
+        (second,) = looks(network, data, SecondLayer())
+        alpha = np.asarray(slope(network))[None]
+        assert ren.active_inside(second["neurons"], alpha)[0] > 0
+        bound = float(ren.rate_bound(second["neurons"], alpha, D)[0])
+        assert bound <= float(moving(network, data, inverse))
+        (w, b), a = second["neurons"][0].T, np.linspace(-5, 5, 200_001)[:, None]
+        distance = np.mean(((1 + w * alpha + w * a) / alpha) ** 2 + (1 - b) ** 2, axis=1)
+        least = np.min(distance + a[:, 0] ** 2 / (4 * sphere_mean(D) * alpha))
+        assert bound == pytest.approx(4 / least, rel=1e-6)
+
+
+def test_lemma_d_21_is_silent_or_fails_where_it_must():
+    theorem = ren.ConvergenceRate()
+    run = theorem.example()
+    assert theorem.check(run).verdict is Verdict.HOLDS
+    seen = run.observed["train-loss"].copy()
+    run.observed["train-loss"][:] = seen[0]
+    assert theorem.check(run).verdict is Verdict.FAILS
+    run.observed["train-loss"][:] = seen
+    finite = learner(mean=-0.2, bias=0.6)
+    data = spherical(40, D, key=jax.random.key(3))
+    assert theorem.check(run_of(finite, data, [SecondLayer(), FirstLayer(), TrainLoss()])).verdict is Verdict.SILENT
 
 
 def test_the_width_that_theorem_2_1_would_need():

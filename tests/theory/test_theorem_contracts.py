@@ -15,8 +15,8 @@ from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.networks import Infinite, TwoLayer
 from unlazy.probes import ActiveShare, TrainLoss
-from unlazy.testing._claims import keeps_its_word, needs_are_probes, says_what_it_is
-from unlazy.theory import Finding, Hypothesis, Theorem, Verdict, theorems
+from unlazy.testing.claims import keeps_its_word, needs_are_probes, says_what_it_is
+from unlazy.theory import Example, Finding, Hypothesis, Theorem, Verdict, require, require_type, theorems
 
 contract = pytest.mark.parametrize("theorem", theorems().values(), ids=theorems().keys())
 
@@ -75,6 +75,11 @@ def test_theorems_are_chosen_by_key_and_by_paper():
 # ---------------------------------------------------------------- the engine, on theorems that are made up
 
 
+def tiny(probes=()):
+    network = TwoLayer(4, 2, key=jax.random.key(0))
+    return Descent(rate=0.1)(network, Dataset(jnp.eye(2), jnp.ones(2)), [0.0, 0.1], probes)
+
+
 class Far(Theorem):
     """Out of reach of any computer."""
 
@@ -82,9 +87,9 @@ class Far(Theorem):
     source: ClassVar[str] = "nobody"
     statement: ClassVar[str] = "It needs a width that nobody has."
     feasible: ClassVar[bool] = False
-
-    def needs(self, network, data):
-        return [TrainLoss()]
+    probes: ClassVar[tuple] = (TrainLoss(),)
+    example: ClassVar[Example] = Example(tiny)
+    counterexample: ClassVar[Example] = Example(tiny)
 
     def read(self, run):
         yield Hypothesis("width m", run.start.width >= 2**42, run.start.width, 2.0**42)
@@ -93,12 +98,6 @@ class Far(Theorem):
 
     def conclude(self, setting):
         return Finding(Verdict.HOLDS, "It holds by 2.", 2.0, {"one": 1.0})
-
-    def example(self):
-        return tiny()
-
-    def counterexample(self):
-        return tiny()
 
 
 class Watching(Far):
@@ -113,11 +112,6 @@ class Watching(Far):
     def read(self, run):
         yield Hypothesis("a name", True)
         return run
-
-
-def tiny(probes=()):
-    network = TwoLayer(4, 2, key=jax.random.key(0))
-    return Descent(rate=0.1)(network, Dataset(jnp.eye(2), jnp.ones(2)), [0.0, 0.1], probes)
 
 
 def test_a_theorem_out_of_reach_says_what_it_would_need():
@@ -176,6 +170,54 @@ def test_a_reading_that_is_met_returns_a_setting():
 
     with pytest.raises(TypeError, match=r"Careless.read returned no setting although all hypotheses are met"):
         Careless().check(tiny())
+
+
+def test_examples_can_be_methods():
+    class Method(Watching):
+        def example(self):
+            return tiny(self.needs(None, None))
+
+    assert Method().check(Method().example()).verdict is Verdict.HOLDS
+
+
+def test_only_networks_that_are_known_need_probes():
+    class Narrow(Far):
+        @staticmethod
+        def knows(network):
+            return isinstance(network, TwoLayer)
+
+    assert Narrow().needs(SMALL[0][0], DATA) == (TrainLoss(),)
+    assert not Narrow().needs(None, DATA)
+
+
+def test_a_reading_ends_where_a_requirement_is_not_met():
+    class Demanding(Watching):
+        def read(self, run):
+            network = yield from require_type("two layers", run.start, TwoLayer)
+            yield from require(Hypothesis("narrow", network.width < 2), Hypothesis("any", True))
+            raise AssertionError("not reached")
+
+    class Other(Watching):
+        def read(self, run):
+            yield from require_type("a number", run.start, int)
+            raise AssertionError("not reached")
+
+    assert Demanding().check(tiny()).why == "Not met: narrow."
+    assert len(Demanding().check(tiny()).hypotheses) == 3
+    assert Other().check(tiny()).why == "Not met: a number."
+
+
+@pytest.mark.parametrize(
+    ("holds", "vacuous", "verdict", "why"),
+    [
+        (True, False, Verdict.HOLDS, "It is so."),
+        (True, True, Verdict.VACUOUS, "It is so. Weak."),
+        (False, True, Verdict.FAILS, "It is so. Bad."),
+    ],
+)
+def test_a_conclusion_is_judged(holds, vacuous, verdict, why):
+    finding = Finding.judge(holds, "It is so.", 2.0, {}, vacuous=vacuous, if_vacuous="Weak.", if_fails="Bad.")
+    assert (finding.verdict, finding.why, finding.margin) == (verdict, why, 2.0)
 
 
 def test_networks_in_a_run_keep_their_identity():

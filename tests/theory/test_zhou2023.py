@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 from close import close
 from unlazy._errors import UserError
-from unlazy.activations import Relu, Sigmoid, Silu, Tanh, Xtanh
+from unlazy.activations import Custom, Relu, Sigmoid, Silu, Tanh, Xtanh
 from unlazy.data import Dataset
 from unlazy.flows import GradientFlow
 from unlazy.losses import CrossEntropy, SoftmaxSquared, Squared
@@ -27,7 +27,7 @@ from unlazy.papers.zhou2023.theorems import (
     order,
     predict,
 )
-from unlazy.papers.zhou2023.theorems._setting import small_images
+from unlazy.papers.zhou2023.theorems.setting import largest_slopes, small_images
 from unlazy.probes import Alignment
 from unlazy.theory import Verdict
 
@@ -294,10 +294,87 @@ def test_theorem_1_is_silent_where_pixels_are_zero():
 
 
 def test_the_linear_flow_is_followed_from_small_weights_only():
-    small = LinearFlow().check(small_images(LinearFlow()))
+    small = LinearFlow().check(small_images())
     assert small.verdict is Verdict.HOLDS
     assert small.numbers["largest deviation up to T_eff"] < 1e-4
     assert small.numbers["within 5 % until"] == pytest.approx(small.numbers["T_eff"])
-    silent = LinearFlow().check(small_images(LinearFlow(), scale=0.3))
+    silent = LinearFlow().check(small_images(scale=0.3))
     assert silent.verdict is Verdict.SILENT
     assert "γ" in silent.why
+
+
+def test_one_singular_value_has_the_gap_to_zero():
+    """Kernels as large as the image are a dense network: Z has one row, and λ_2 = 0."""
+    rng = np.random.default_rng(0)
+    data = Dataset(jnp.asarray(rng.uniform(0.2, 1.0, (N, 1, 3, 3))), jnp.asarray(rng.uniform(1.0, 3.0, N)))
+    net = ConvNet((32,), 3, image=(1, 3, 3), scale=1e-6, rescaled=True, key=jax.random.key(0))
+    prediction = predict(net, data)
+    assert prediction.linear.values.shape == (1,)
+    assert prediction.linear.gap == prediction.linear.values[0]
+    time = prediction.time_of(0.999)
+    assert np.median(prediction.alignments(time)) == pytest.approx(0.999)
+    end = prediction.effective_time(1e-6)
+    run = GradientFlow(tolerance=1e-6)(net, data, [0.0, end], list(KernelsCondense.probes))
+    assert KernelsCondense().check(run).verdict is Verdict.HOLDS
+
+
+def test_targets_of_zero_have_no_direction(data):
+    with pytest.raises(UserError, match="Z is 0"):
+        linearise(Dataset(data.x, jnp.zeros(N)), SIDE)
+
+
+def unmet(finding):
+    return [one.what for one in finding.hypotheses if not one.met]
+
+
+def test_theorem_1_is_silent_where_slopes_are_not_bounded():
+    """Assumption 1: h + h³ is smooth with slope 1 at 0, but neither derivative is bounded."""
+    assert largest_slopes(Tanh()) == 1.0  # |σ''| is at most 4 / 3^1.5 = 0.77
+    assert largest_slopes(Silu()) == pytest.approx(1.0998, abs=1e-4)
+    assert largest_slopes(Custom(lambda h: jnp.sin(3 * h))) == pytest.approx(9.0, rel=1e-3)
+    assert largest_slopes(Custom(lambda h: h + h**3)) == np.inf
+    run = small_images()
+    network = with_fields(run.start, activation=Custom(lambda h: h + h**3))
+    steep = GradientFlow(tolerance=1e-6)(network, run.data, run.times, list(KernelsCondense.probes))
+    for theorem in (KernelsCondense(), LinearFlow()):
+        finding = theorem.check(steep)
+        assert finding.verdict is Verdict.SILENT
+        assert unmet(finding) == ["Assumption 1: |σ'| and |σ''| bounded, by C_L"]
+        assert theorem.check(run).verdict is Verdict.HOLDS
+
+
+def test_theorem_1_is_silent_where_a_target_is_zero():
+    run = small_images()
+    data = Dataset(run.data.x, run.data.y.at[0].set(0.0))
+    network = run.start
+    end = predict(network, data).effective_time(1e-6)
+    zero = GradientFlow(tolerance=1e-6)(network, data, [0.0, end], list(KernelsCondense.probes))
+    finding = KernelsCondense().check(zero)
+    assert finding.verdict is Verdict.SILENT
+    assert unmet(finding) == ["Assumption 2, read for targets too: min |y| > 0"]
+    assert LinearFlow().check(zero).verdict is Verdict.HOLDS  # which needs no lower bound
+
+
+def test_the_theorem_on_the_linear_flow_says_what_it_is():
+    assert "Proposition 2" in LinearFlow.source
+    assert "T_eff of that flow" in LinearFlow.statement
+    assert LinearFlow.key == "zhou2023/proposition-1"  # as it has been called
+
+
+@pytest.mark.parametrize("gamma", [2.0, 7.0])
+def test_the_residual_of_theorem_1_vanishes_beyond_gamma_5(data, gamma):
+    """Training minus eq. 44 at t̄_0, per channel in units of ε; σ'' ≠ 0, so that both terms of the bound count."""
+    found, widths = [], (8, 32, 128)
+    for m in widths:
+        epsilon = float(m) ** (-gamma / 2)
+        options = {"scale": epsilon, "rescaled": True, "activation": "silu"}
+        net = ConvNet((m,), SIDE, image=IMAGE, key=jax.random.key(2), **options)
+        prediction = predict(net, data)
+        end = ((gamma - 1) / 8 * np.log(m) - np.log(2)) / prediction.linear.values[0]
+        end = max(end, 0.1 / prediction.linear.values[0])
+        run = GradientFlow(tolerance=1e-8)(net, data, [0.0, end], list(KernelsCondense.probes))
+        seen = np.asarray(run.observed["input-weights"]["conv1"][-1])
+        found.append(np.linalg.norm(seen - prediction.at(end)[0], axis=1).max() / epsilon)
+    assert found[0] > found[1] > found[2]
+    if gamma == 7:  # where t̄_0 is not too short at these widths, the power is that of the second term, -(γ + 3)/8
+        assert np.log(found[2] / found[1]) / np.log(4) == pytest.approx(-1.25, abs=0.1)

@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy.activations import _gaussian
-from unlazy.activations._gaussian import Values
+from unlazy.activations import gaussian
+from unlazy.activations.gaussian import Values
 
-if TYPE_CHECKING:  # what type checkers understand; it has to be imported in the file that uses it
+if TYPE_CHECKING:  # type checkers know no abstract class variables
     from typing import ClassVar as AbstractVar
 else:
     from equinox import AbstractVar
@@ -45,7 +45,7 @@ class ActiveInterval:
         _check_ends(self.left, self.right)
         if not self.slope > 0:
             raise UserError(
-                f"The slope of an active interval is {self.slope}: a lower bound of |σ'| above 0 was wanted."
+                f"The slope of an active interval is {self.slope}: a lower bound of |σ'| above 0 was expected."
             )
 
     @property
@@ -56,7 +56,7 @@ class ActiveInterval:
 
 def _check_ends(left: float, right: float) -> None:
     if not (math.isfinite(left) and math.isfinite(right) and left < right):
-        raise UserError(f"({left}, {right}) is not an interval: two finite numbers, the smaller first, were wanted.")
+        raise UserError(f"({left}, {right}) is not an interval: two finite numbers, the smaller first, were expected.")
 
 
 @eqx.filter_jit
@@ -84,16 +84,16 @@ class Activation(eqx.Module):
         (-4, 4), slope² · P(z ∈ middle third) with z ~ N(0, 1): the rate of chen2022 (60) for pre-activations of unit
         variance. For pre-activations of another size choose your own by `interval`.
     multiplicity : int or None
-        The smallest r ≥ 1 with σ⁽ˢ⁾(0) = 0 for all s < r and σ⁽ʳ⁾(0) ≠ 0 (zhou2023 Definition 1). None where there is
-        no such r: σ(0) ≠ 0, or σ is not smooth at 0.
+        The smallest r ≥ 1 with σ⁽ˢ⁾(0) = 0 for all s < r and σ⁽ʳ⁾(0) ≠ 0 (zhou2023 Definition 1). None, the default,
+        where there is no such r: σ(0) ≠ 0, or σ is not smooth at 0.
     kinks : tuple of float
-        The points where σ is not differentiable; σ' is 0 there by convention (chen2022 section 3).
+        The points where σ is not differentiable, none by default; σ' is 0 there by convention (chen2022 section 3).
     """
 
     lipschitz: AbstractVar[float]
     active: AbstractVar[ActiveInterval]
-    multiplicity: AbstractVar[int | None]
-    kinks: AbstractVar[tuple[float, ...]]
+    multiplicity: ClassVar[int | None] = None
+    kinks = cast("tuple[float, ...]", ())  # without an annotation a subclass may make it a field, after its others
 
     @abc.abstractmethod
     def __call__(self, h: Values) -> Values:
@@ -120,17 +120,18 @@ class Activation(eqx.Module):
         apart = jnp.abs(way) > float(jnp.finfo(h.dtype).eps) ** (1 / 3) * (jnp.abs(h) + jnp.abs(k))
         return jnp.where(apart, (self(k) - self(h)) / jnp.where(apart, way, 1), middle)
 
-    @abc.abstractmethod
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """E[σ(u) σ(v)] for centred Gaussian (u, v) with variances q1, q2 and covariance c.
 
-        Elementwise, in closed form where there is one. Shapes broadcast: variances of shape (n, 1) and (1, n) with
-        covariances (n, n) cost less than three matrices. A covariance beyond ±√(q1 q2), from rounding, is clipped.
+        Elementwise, by quadrature unless a subclass knows a closed form. Shapes broadcast: variances of shape (n, 1)
+        and (1, n) with covariances (n, n) cost less than three matrices. A covariance beyond ±√(q1 q2), from rounding,
+        is clipped.
         """
+        return gaussian.dual(self, q1, q2, c)
 
-    @abc.abstractmethod
     def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] for the same Gaussian pair as in `dual`; this is also ∂/∂c of `dual` where all is smooth."""
+        """E[σ'(u) σ'(v)] for the same Gaussian pair as in `dual`; this is also ∂/∂c of `dual` where σ is smooth."""
+        return gaussian.dual(self.derivative, q1, q2, c)
 
     def moment(self, q: Values) -> Values:
         """E[σ(z)²], z ~ N(0, q)."""
@@ -143,19 +144,19 @@ class Activation(eqx.Module):
         The rule has 256 points in ±8.5 standard deviations. For smooth g of moderate growth it is exact up to rounding
         while g varies on scales above √q / 5; a kink costs some 1e-4 √q and a jump some 1e-2, each times its size.
         """
-        return _gaussian.expectation(g, q)
+        return gaussian.expectation(g, q)
 
     @staticmethod
     def pair_expectation(g: Callable[[Array], Array], q1: Values, q2: Values, c: Values) -> Values:
         """E[g(u) g(v)] for the same Gaussian pair as in `dual` and any smooth elementwise g, by quadrature."""
-        return _gaussian.dual(g, q1, q2, c)
+        return gaussian.dual(g, q1, q2, c)
 
     @staticmethod
     def triple_expectation(
         g: Callable[[Array, Array, Array], Array], covariances: Float[Array, "p 3 3"]
     ) -> Float[Array, " p"]:
         """E[g(u, v, w)] for each of p centred Gaussian triples and any smooth elementwise g, by quadrature."""
-        return _gaussian.triple(g, covariances)
+        return gaussian.triple(g, covariances)
 
     def slope_on(self, left: float, right: float) -> float:
         """Infimum of |σ'| over the open interval (left, right); 0 where σ has a kink inside.
@@ -193,15 +194,3 @@ class Activation(eqx.Module):
                 "σ' and without a kink inside, such as its attribute `active`."
             )
         return ActiveInterval(float(left), float(right), slope)
-
-
-class QuadratureActivation(Activation):
-    """An activation without closed forms: its Gaussian expectations are found by quadrature."""
-
-    def dual(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ(u) σ(v)] by quadrature."""
-        return _gaussian.dual(self, q1, q2, c)
-
-    def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
-        """E[σ'(u) σ'(v)] by quadrature."""
-        return _gaussian.dual(self.derivative, q1, q2, c)

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array
 
 from unlazy._errors import UserError
-from unlazy.activations._base import ActiveInterval, QuadratureActivation, sample
-from unlazy.activations._gaussian import Values
+from unlazy.activations._base import Activation, ActiveInterval, sample
+from unlazy.activations.gaussian import Values
 
 _REACH = 10.0  # half-width of the window in which the Lipschitz constant is estimated
 _TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])
@@ -32,7 +32,7 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-class Custom(QuadratureActivation):
+class Custom(Activation):
     """An activation given by a function σ, with derivatives by `jax.grad`.
 
     Use a module-level function, or reuse one instance: a new lambda is another activation, and JAX compiles again.

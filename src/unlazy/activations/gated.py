@@ -6,14 +6,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
-from unlazy.activations._gaussian import Values
+from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations.gaussian import Values
 
 # The root of y tanh y = 1, where (y tanh y)'' = 0. There (y tanh y)' = y, and SiLU' at 2y is (1 + y) / 2.
 _STEEPEST = 1.1996786402577337
 
 
-class Silu(QuadratureActivation):
+class Silu(Activation):
     """σ(h) = h / (1 + e⁻ʰ), also called swish."""
 
     lipschitz: ClassVar[float] = (1 + _STEEPEST) / 2
@@ -21,7 +21,6 @@ class Silu(QuadratureActivation):
         0.5, 2.0, slope=(1 + 0.5 / (1 + math.exp(0.5))) / (1 + math.exp(-0.5))
     )
     multiplicity: ClassVar[int | None] = 1
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = h s(h), s(h) = 1 / (1 + e⁻ʰ)."""
@@ -55,7 +54,6 @@ class Gelu(Activation):
         0.5, 2.0, slope=_cdf(0.5) + 0.5 * math.exp(-0.125) / math.sqrt(2 * math.pi)
     )
     multiplicity: ClassVar[int | None] = 1
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = h Φ(h)."""
@@ -93,13 +91,12 @@ def _gaussian_gates(q1: Values, q2: Values, c: Values) -> tuple[Values, Values, 
     return 0.25 + jnp.arctan2(c, root) / (2 * math.pi), 1 / (2 * math.pi * root), determinant
 
 
-class Xtanh(QuadratureActivation):
+class Xtanh(Activation):
     """σ(h) = h tanh h, of multiplicity 2 (zhou2023 Remark 1)."""
 
     lipschitz: ClassVar[float] = _STEEPEST
     active: ClassVar[ActiveInterval] = ActiveInterval(0.7, 2.2, slope=math.tanh(0.7) + 0.7 * (1 - math.tanh(0.7) ** 2))
     multiplicity: ClassVar[int | None] = 2
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = h t, t = tanh h."""

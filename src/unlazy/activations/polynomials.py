@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from unlazy.activations._base import Activation, ActiveInterval
-from unlazy.activations._gaussian import Values
+from unlazy.activations.gaussian import Values
 
 
 class Linear(Activation):
@@ -15,7 +15,6 @@ class Linear(Activation):
     lipschitz: ClassVar[float] = 1.0
     active: ClassVar[ActiveInterval] = ActiveInterval(-4.0, 4.0, slope=1.0)
     multiplicity: ClassVar[int | None] = 1
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = h."""
@@ -44,7 +43,6 @@ class Cubic(Activation):
     lipschitz: ClassVar[float] = math.inf
     active: ClassVar[ActiveInterval] = ActiveInterval(1.8, 2.7, slope=3 * 1.8**2)
     multiplicity: ClassVar[int | None] = 3
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = h³."""

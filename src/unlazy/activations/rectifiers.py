@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from unlazy._errors import UserError
-from unlazy.activations import _gaussian
-from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
-from unlazy.activations._gaussian import Values
+from unlazy.activations import gaussian
+from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations.gaussian import Values
 
 
 def _arc_cosine(rho: Values) -> Values:
@@ -29,7 +29,6 @@ class Relu(Activation):
 
     lipschitz: ClassVar[float] = 1.0
     active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=1.0)
-    multiplicity: ClassVar[int | None] = None
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
     def __call__(self, h: Values) -> Values:
@@ -46,12 +45,12 @@ class Relu(Activation):
 
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernel of degree 1."""
-        scale, rho = _gaussian.correlation(q1, q2, c)
+        scale, rho = gaussian.correlation(q1, q2, c)
         return scale * _arc_cosine(rho)
 
     def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernel of degree 0; where a variance is 0 that variable sits on the kink, and σ' = 0."""
-        scale, rho = _gaussian.correlation(q1, q2, c)
+        scale, rho = gaussian.correlation(q1, q2, c)
         return jnp.where(scale > 0, _both_positive(rho), 0)
 
 
@@ -68,7 +67,6 @@ class LeakyRelu(Activation):
 
     lipschitz: ClassVar[float] = 1.0
     active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=1.0)
-    multiplicity: ClassVar[int | None] = None
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
     def __check_init__(self) -> None:
@@ -93,23 +91,21 @@ class LeakyRelu(Activation):
 
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernels of degree 1, by σ(h) = (h)₊ - slope · (-h)₊."""
-        scale, rho = _gaussian.correlation(q1, q2, c)
+        scale, rho = gaussian.correlation(q1, q2, c)
         return scale * ((1 + self.slope**2) * _arc_cosine(rho) - 2 * self.slope * _arc_cosine(-rho))
 
     def dual_derivative(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernels of degree 0; where a variance is 0 that variable sits on the kink, and σ' = 0."""
-        scale, rho = _gaussian.correlation(q1, q2, c)
+        scale, rho = gaussian.correlation(q1, q2, c)
         value = (1 + self.slope**2) * _both_positive(rho) + 2 * self.slope * _both_positive(-rho)
         return jnp.where(scale > 0, value, 0)
 
 
-class Softplus(QuadratureActivation):
+class Softplus(Activation):
     """σ(h) = log(1 + eʰ)."""
 
     lipschitz: ClassVar[float] = 1.0  # a supremum, approached as h → ∞
     active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=0.5)
-    multiplicity: ClassVar[int | None] = None
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = log(1 + eʰ), overflow-free."""

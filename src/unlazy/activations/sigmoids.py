@@ -6,17 +6,16 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from unlazy.activations._base import Activation, ActiveInterval, QuadratureActivation
-from unlazy.activations._gaussian import Values
+from unlazy.activations._base import Activation, ActiveInterval
+from unlazy.activations.gaussian import Values
 
 
-class Tanh(QuadratureActivation):
+class Tanh(Activation):
     """σ(h) = tanh h."""
 
     lipschitz: ClassVar[float] = 1.0
     active: ClassVar[ActiveInterval] = ActiveInterval(-0.5, 0.5, slope=1 - math.tanh(0.5) ** 2)
     multiplicity: ClassVar[int | None] = 1
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = t = tanh h."""
@@ -33,13 +32,11 @@ class Tanh(QuadratureActivation):
         return -2 * t * (1 - t * t)
 
 
-class Sigmoid(QuadratureActivation):
+class Sigmoid(Activation):
     """σ(h) = 1 / (1 + e⁻ʰ)."""
 
     lipschitz: ClassVar[float] = 0.25
     active: ClassVar[ActiveInterval] = ActiveInterval(-1.0, 1.0, slope=math.exp(-1) / (1 + math.exp(-1)) ** 2)
-    multiplicity: ClassVar[int | None] = None
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = s = 1 / (1 + e⁻ʰ)."""
@@ -67,7 +64,6 @@ class Erf(Activation):
     lipschitz: ClassVar[float] = 2 / math.sqrt(math.pi)
     active: ClassVar[ActiveInterval] = ActiveInterval(-0.5, 0.5, slope=2 / math.sqrt(math.pi) * math.exp(-0.25))
     multiplicity: ClassVar[int | None] = 1
-    kinks: ClassVar[tuple[float, ...]] = ()
 
     def __call__(self, h: Values) -> Values:
         """σ(h) = erf h."""

@@ -1,4 +1,4 @@
-"""The command line. Heavy libraries are imported inside the commands, so that help comes at once."""
+"""The command line. Heavy libraries are imported inside the commands, so that help is printed at once."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import NoReturn
 import cyclopts
 
 from unlazy._errors import UserError
-from unlazy.cli import _shared, experiments, listing, results  # noqa: F401  commands enter themselves
-from unlazy.cli._shared import BAD_CALL, BROKEN, INTERRUPTED, OK, app
+from unlazy.cli import application, diagnosing, experiments, listing, results  # noqa: F401  modules that add commands
+from unlazy.cli.application import BAD_CALL, BROKEN, INTERRUPTED, OK, app
 
 __all__ = ["main"]
 
@@ -19,31 +19,26 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        _shared.search(Path.cwd())
+        application.search(Path.cwd())
         status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except BrokenPipeError:  # say, piped into head
         sys.stdout = None
         sys.exit(OK)
     except KeyboardInterrupt as stop:
         _end(str(stop) or "Interrupted.", INTERRUPTED)
-    except UserError as error:
-        if debug:
-            raise
-        _end(f"unlazy: {error}", BAD_CALL)
-    except cyclopts.CycloptsError as error:
-        if debug:
-            raise
-        _end(f"unlazy: {error} Try --help.", BAD_CALL)
     except Exception as error:
         if debug:
             raise
-        _end(
-            f"unlazy: an unexpected error occurred ({type(error).__name__}: {error}). Add --debug to see where.", BROKEN
-        )
+        if isinstance(error, UserError):
+            _end(f"unlazy: {error}", BAD_CALL)
+        if isinstance(error, cyclopts.CycloptsError):
+            _end(f"unlazy: {error} Try --help.", BAD_CALL)
+        unexpected = f"an unexpected error occurred ({type(error).__name__}: {error})"
+        _end(f"unlazy: {unexpected}. Add --debug to see where.", BROKEN)
     sys.exit(status or OK)
 
 
 def _end(sentence: str, status: int) -> NoReturn:
-    """Say one last sentence, on one line, and leave."""
-    _shared.screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
+    """Print a sentence on one line, and exit."""
+    application.screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
     sys.exit(status)

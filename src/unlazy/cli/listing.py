@@ -9,8 +9,8 @@ from typing import Any
 from unlazy._errors import UserError, suggest
 from unlazy._listing import describe_one, listing
 from unlazy._registry import KINDS, kebab
-from unlazy._terminal import print_rows
-from unlazy.cli._shared import OK, Json, Out, app
+from unlazy._terminal import print_json, print_rows
+from unlazy.cli.application import OK, Json, Out, app
 
 
 @app.command(name="list")
@@ -25,8 +25,7 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
     kind
         A kind such as `activation`; all kinds if omitted.
     name
-        A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind
-        if omitted.
+        A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind if omitted.
     json
         Print JSON instead of a table.
     """
@@ -46,7 +45,7 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
         return OK
     found = describe_one(chosen, name)
     if json:
-        print(json_format.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
         return OK
     print(f"{found['name']}: {found['summary']}\n")
     if not found["options"]:
@@ -67,35 +66,33 @@ def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
     json
         Print JSON instead of a table.
     """
-    last = _verdicts(out)
-    rows = [
-        {
-            "panel": key,
-            "title": one["summary"],
-            "scale": scale,
-            "settings": settings,
-            "last": last.get((key, scale), "not run"),
-        }
-        for key, one in listing()["panel"].items()
-        for scale, settings in one["scales"].items()
-    ]
+    last, rows = _verdicts(out), []
+    for key, one in listing()["panel"].items():
+        for scale, settings in one["scales"].items():
+            verdict = last.get((key, scale), "not run")
+            rows.append({"panel": key, "title": one["summary"], "scale": scale, "settings": settings, "last": verdict})
     print_rows(rows, {"panel": "panel", "scale": "scale", "settings": "what is run", "last": "last verdict"}, json)
     return OK
 
 
 def _verdicts(out: Path) -> dict[tuple[str, str], str]:
-    """Read from the records of panels how many claims held."""
+    """Read from the records of panels how many claims hold."""
     found = {}
     for path in sorted((out / "panels").glob("*.json")):
         try:
             record = json_format.loads(path.read_text(encoding="utf-8"))
-            held = [bool(claim["holds"]) for claim in record["claims"]]
+            held = [_holds(claim) for claim in record["claims"]]
             found[record["panel"], record["scale"]] = f"{sum(held)} of {len(held)} claims hold"
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
             ) from None
     return found
+
+
+def _holds(claim: dict[str, Any]) -> bool:
+    """Whether a claim of a record holds; the module of outcomes is not imported, as listing has to be quick."""
+    return bool(claim["holds"]) if "holds" in claim else claim["judged"]["outcome"] == "holds"
 
 
 @app.command

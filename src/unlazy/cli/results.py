@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from unlazy._errors import UserError
-from unlazy.cli._shared import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
+from unlazy._files import writable
+from unlazy._terminal import print_json
+from unlazy.cli.application import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
 
 Format = Literal["svg", "pdf", "csv"]
+FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
 Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -19,8 +21,8 @@ Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> int:
     """Write a report on stored panels and runs: figures, tables, claims, theorems and recipes in one HTML file.
 
-    The file is self-contained: it can be sent by mail and opened offline. The exit status is 0 if every claim in it
-    holds and 1 otherwise.
+    The file is self-contained: it can be sent by mail and opened offline. The exit status is 1 if a claim in it
+    does not hold and 0 otherwise.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
 
     contents = gather(runs or (Path("runs"),))
     print_report(contents, write_report(contents, to), json)
-    return OK if all(record.holds for record in contents.records) else CLAIM_FAILED
+    return CLAIM_FAILED if any(record.fails for record in contents.records) else OK
 
 
 @app.command
@@ -45,11 +47,7 @@ def figure(
     probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
     scale: Literal["quick", "paper"] = "quick",
     style: Literal["screen", "paper"] = "screen",
-    form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = (
-        "svg",
-        "pdf",
-        "csv",
-    ),
+    form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = FORMATS,
     to: Path = Path("figures"),
     out: Out = Path("runs"),
     json: Json = False,
@@ -81,17 +79,26 @@ def figure(
     """
     if not what:
         raise UserError("There is nothing to draw: give stored runs (.nc), folders of runs, or panels.")
-    from unlazy._files import writable
     from unlazy.report.figures import own_runs
 
     files, names = own_runs(what)
     if probe and names:
         raise UserError(f"'{names[0]}' is not a stored run, and --probe chooses among the probes of stored runs only.")
-    written = _figures_of_runs(files, probe, style, form, to) if files else []
+    from unlazy.report import draw, export, run_panel, stem
+
+    written: list[Path] = []
+    if files:
+        from unlazy.figures import curves
+        from unlazy.lab import read_run
+
+        drawn = curves([read_run(path) for path in files], probe or None, style)
+        writable(to, "Figures", "--to")
+        name = files[0].stem if len(files) == 1 else "runs"
+        target = to / "-".join([name, *(one.replace("/", "-") for one in probe)])
+        written += export(drawn, name, target, form, style)
     if names:
         begin()
         from unlazy.papers import choose
-        from unlazy.report import draw, export, run_panel, stem
 
         chosen = [one for name in names for one in choose(name)]
         writable(to, "Figures", "--to")
@@ -99,22 +106,8 @@ def figure(
             for one in chosen:
                 drawn = draw(one, run_panel(one, scale, lab), style)
                 written += export(drawn, one.title, to / stem(one.key, scale), form, style)
-    print(json_format.dumps([str(path) for path in written]) if json else "\n".join(map(str, written)))
+    print_json(list(map(str, written))) if json else print(*written, sep="\n")
     return OK
-
-
-def _figures_of_runs(
-    files: list[Path], probe: tuple[str, ...], style: Literal["screen", "paper"], form: tuple[Format, ...], to: Path
-) -> list[Path]:
-    from unlazy import figures
-    from unlazy._files import writable
-    from unlazy.lab import read_run
-    from unlazy.report import export
-
-    drawn = figures.curves([read_run(path) for path in files], probe or None, style)
-    writable(to, "Figures", "--to")
-    name = files[0].stem if len(files) == 1 else "runs"
-    return export(drawn, name, to / "-".join([name, *(one.replace("/", "-") for one in probe)]), form, style)
 
 
 @app.command
@@ -138,16 +131,10 @@ def watch(
     """
     from unlazy.report.watch import jobs, plain, serve
 
-    if json:
-        print(json_format.dumps(plain(jobs(runs)), indent=2, ensure_ascii=False))
-    else:
-        serve(
-            runs,
-            host,
-            port,
-            remote,
-            lambda address: print(f"Watching {runs} at {address} (Ctrl-C ends it)", flush=True),
-        )
+    def announce(address: str) -> None:
+        print(f"Watching {runs} at {address} (Ctrl-C ends it)", flush=True)
+
+    print_json(plain(jobs(runs))) if json else serve(runs, host, port, remote, announce)
     return OK
 
 
@@ -165,5 +152,5 @@ def cite(run: Path, /, *, json: Json = False) -> int:
     from unlazy.report.citations import cite as entries
 
     found = entries(run)
-    print(json_format.dumps(found, indent=2, ensure_ascii=False) if json else "\n\n".join(found.values()))
+    print_json(found) if json else print(*found.values(), sep="\n\n")
     return OK

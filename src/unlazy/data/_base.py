@@ -1,4 +1,4 @@
-"""The one form in which data enter: inputs, targets, a test set, and optional sample weights."""
+"""Data sets, and what their makers share: drawing, splitting and scaling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._inputs import as_floats, as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
-from unlazy.data import _checks as checks
+from unlazy.data import checks
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
 _PARTS = ("x", "y", "x_test", "y_test", "weight", "held_out", "name")
@@ -32,7 +32,7 @@ class Dataset(eqx.Module):
     ----------
     x
         Inputs, the sample axis first: shape (n, d), or (n, channels, height, width) for images. Arrays of JAX, NumPy or
-        PyTorch, nested lists, and frames of pandas are taken; integers become floats, and all parts get one dtype.
+        PyTorch, nested lists, and frames of pandas are accepted; integers become floats, and all parts get one dtype.
     y
         Targets, shape (n,) for one output and (n, k) for several. For classes see `one_hot`.
     x_test, y_test
@@ -42,7 +42,7 @@ class Dataset(eqx.Module):
     held_out
         Another data set.
     name
-        What it is called in messages and reports.
+        Its name in messages and reports.
     """
 
     x: Inputs
@@ -64,11 +64,11 @@ class Dataset(eqx.Module):
         name: str = "data",
     ) -> None:
         given = {"x": x, "y": y, "x_test": x_test, "y_test": y_test, "weight": weight}
-        arrays = {
-            part: as_floats(f"{part} of data set '{name}'", value) for part, value in given.items() if value is not None
-        }
-        if "x" not in arrays or "y" not in arrays:
+        if x is None or y is None:
             raise UserError(f"The data set '{name}' has no training inputs or no targets: give both x and y.")
+        arrays = {
+            part: as_floats(f"{part} of data set '{name}'", one) for part, one in given.items() if one is not None
+        }
         dtype = jnp.result_type(*arrays.values())
         for part in given:
             setattr(self, part, arrays[part].astype(dtype) if part in arrays else None)
@@ -123,32 +123,28 @@ class Dataset(eqx.Module):
         return self.x if self.x_test is None else jnp.concatenate([self.x, self.x_test])
 
     def flat(self) -> Dataset:
-        """Give the same data with each input as one vector."""
-
-        def vectors(x: Inputs | None) -> Inputs | None:
-            return None if x is None else x.reshape(x.shape[0], -1)
-
+        """Return the same data with each input as one vector."""
+        x, x_test = (None if one is None else one.reshape(one.shape[0], -1) for one in (self.x, self.x_test))
         held_out = None if self.held_out is None else self.held_out.flat()
-        return eqx.tree_at(
-            lambda data: (data.x, data.x_test, data.held_out),
-            self,
-            (vectors(self.x), vectors(self.x_test), held_out),
-            is_leaf=lambda leaf: leaf is None,
-        )
+        return Dataset(x, self.y, x_test, self.y_test, self.weight, held_out, self.name)
 
     def astype(self, dtype: jnp.dtype | str | type) -> Dataset:
-        """Give the same data in another precision."""
+        """Return the same data in another precision.
+
+        Parameters
+        ----------
+        dtype
+            The floating-point type, such as ``"float32"``.
+        """
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
 
     def check(self) -> None:
-        """Refuse NaN and infinite entries by name, before hours are spent on them."""
+        """Raise a `UserError` that names the array, if any entry is NaN or infinite."""
         if self.held_out is not None:
             self.held_out.check()
         for what in ("x", "y", "x_test", "y_test", "weight"):
             values = getattr(self, what)
-            if values is None:
-                continue
-            if bad := int(np.sum(~np.isfinite(values))):
+            if values is not None and (bad := int(np.sum(~np.isfinite(values)))):
                 raise UserError(
                     f"{bad} of the {values.size} entries of {what} in data set '{self.name}' are NaN or infinite: "
                     "clean or drop those samples first."
@@ -156,15 +152,26 @@ class Dataset(eqx.Module):
 
 
 class Source(eqx.Module):
-    """Where fresh samples come from, inside compiled code: `Descent(source=...)` draws a batch from it each step."""
+    """A law of samples, used inside compiled code: `Descent(source=...)` draws a batch from it at each step."""
 
     @abc.abstractmethod
     def draw(self, n: int, *, key: KeyLike) -> Dataset:
-        """Give n new samples."""
+        """Draw new samples.
+
+        Parameters
+        ----------
+        n
+            Number of samples.
+        key
+            Random key.
+        """
+
+
+# ---------------------------------------------------------------- drawing and splitting
 
 
 def generator(key: KeyLike) -> np.random.Generator:
-    """Give a NumPy generator seeded by ``key``, for what NumPy does without compiling: shuffles and rejection."""
+    """Return a NumPy generator seeded by ``key``, for what NumPy does without compiling: shuffles and rejection."""
     return np.random.default_rng(np.asarray(jax.random.key_data(as_key(key))).ravel().tolist())
 
 
@@ -172,19 +179,13 @@ Draw = Callable[[int, PRNGKey], tuple[Inputs, Outputs]]
 
 
 def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: KeyLike) -> Dataset:
-    """Draw a training set and, independently, a test set from one law: ``draw(count, key)`` gives (x, y)."""
+    """Draw a training set and, independently, a test set from one law: ``draw(count, key)`` returns (x, y)."""
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train_key, test_key = jax.random.split(as_key(key))
     x, y = draw(n, train_key)
     x_test, y_test = draw(n_test, test_key) if n_test else (None, None)
     return Dataset(x, y, x_test, y_test, name=name)
-
-
-def standardised(values: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """Shift and scale columns to mean 0 and deviation 1 on the training rows; constant columns are only shifted."""
-    spread = values[train].std(axis=0)
-    return (values - values[train].mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
 def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -198,29 +199,61 @@ def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np
     return order[:first], order[first:second], order[second:]
 
 
-def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: str, key: KeyLike) -> Dataset:
-    """Shuffle by ``key`` and cut into training, test and held-out parts with the given shares (summing to 1)."""
-    return divided(np.asarray(x), np.asarray(y), *cut(x.shape[0], shares, key=key), name=name)
-
-
 def divided(
-    x: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, held: np.ndarray, *, name: str
+    x: np.ndarray,
+    y: np.ndarray,
+    parts: tuple[np.ndarray, np.ndarray, np.ndarray],
+    scaled: tuple[bool, bool, bool] = (False, False, False),
+    *,
+    name: str,
 ) -> Dataset:
-    """Make a data set of samples by their numbers: for training, for test and held out, of which there may be none."""
+    """Make a data set from the numbers of its training, test and held-out samples; the last two may be empty.
+
+    ``scaled`` says whether to standardise the inputs, to divide them by their largest norm, and to standardise the
+    targets; all statistics are those of the training samples.
+    """
+    train, test, held = parts
+
+    def standardised(values: np.ndarray) -> np.ndarray:
+        deviation = values[train].std(axis=0)
+        return (values - values[train].mean(axis=0)) / np.where(
+            deviation > 0, deviation, 1.0
+        )  # constants: only shifted
+
+    x = standardised(x) if scaled[0] else x
+    x = x / (np.linalg.norm(x[train], axis=1).max() or 1.0) if scaled[1] else x
+    y = standardised(y) if scaled[2] else y
     x_test, y_test = (x[test], y[test]) if test.size else (None, None)
     held_out = Dataset(x[held], y[held], name=f"{name}, held out") if held.size else None
     return Dataset(x[train], y[train], x_test, y_test, held_out=held_out, name=name)
 
 
+def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: str, key: KeyLike) -> Dataset:
+    """Shuffle samples and split them into training, test and held-out parts.
+
+    Parameters
+    ----------
+    x, y
+        Inputs and targets of all samples.
+    shares
+        Shares of the training, test and held-out samples, which sum to 1.
+    name
+        Name of the data set.
+    key
+        Random key of the shuffle.
+    """
+    return divided(np.asarray(x), np.asarray(y), cut(x.shape[0], shares, key=key), name=name)
+
+
 def as_dataset(value: Any, name: str = "data") -> Dataset:
-    """Make a data set of what a function of a user's own returns.
+    """Convert what a user's function returns to a data set.
 
     Parameters
     ----------
     value
         A `Dataset`, a tuple ``(x, y)`` or ``(x, y, x_test, y_test)``, or a dictionary of arrays with these names.
     name
-        What the data set is called, where it does not say so itself.
+        Name of the data set, unless the value has one.
     """
     if isinstance(value, Dataset):
         return value
@@ -241,12 +274,12 @@ def as_dataset(value: Any, name: str = "data") -> Dataset:
 
 
 def one_hot(labels: Any, classes: int | None = None) -> Float[Array, "n classes"]:
-    """Write class numbers as rows with a single 1, as the cross-entropy wants them.
+    """Write class numbers as rows with a single 1, as the cross-entropy expects them.
 
     Parameters
     ----------
     labels
-        Whole numbers from 0 on, of shape (n,); lists, NumPy arrays and series of pandas are taken.
+        Whole numbers from 0 on, of shape (n,), as a list, a NumPy array or a series of pandas.
     classes
         Number of classes; one more than the largest label if left out.
     """
@@ -270,7 +303,7 @@ def reads(*options: str, files: Callable[..., Iterable[Path]] | None = None) -> 
     options
         Names of the maker's options that are paths of files.
     files
-        A function of the maker's options that gives the files, where no option names them. It must not download.
+        A function of the maker's options that returns the files, if no option names them. It must not download.
     """
 
     def declared(maker: Maker) -> Maker:

@@ -1,4 +1,4 @@
-"""Data of your own from a file: tables of numbers (``csv``) and arrays of NumPy (``npz``).
+"""Your own data from a file: tables of numbers (``csv``) and NumPy arrays (``npz``).
 
 A relative path is relative to the current folder. In a recipe every seed draws its own test and held-out sets;
 ``same_data = true`` gives all seeds the same.
@@ -20,7 +20,7 @@ import numpy as np
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 from unlazy._types import KeyLike
-from unlazy.data._base import Dataset, cut, divided, one_hot, reads, standardised
+from unlazy.data._base import Dataset, cut, divided, one_hot, reads
 
 Column = int | str
 _MOST = 100_000_000  # numbers that are read at once: 0.8 GB
@@ -44,7 +44,7 @@ def csv(
     *,
     key: KeyLike = 0,
 ) -> Dataset:
-    """A table of numbers in a text file, one sample a row.
+    """A table of numbers in a text file, with one sample per row.
 
     Parameters
     ----------
@@ -71,11 +71,12 @@ def csv(
     rows
         Read only so many rows.
     key
-        Draws the test and held-out sets.
+        Random key that draws the test and held-out sets.
     """
     file = Path(path).expanduser()
     first = _first_row(file, delimiter)
-    separator = delimiter or _separator(first)
+    most = max((",", ";", "\t"), key=first.count)
+    separator = delimiter or (most if most in first else " ")
     cells = next(reader.reader([first], delimiter=separator, skipinitialspace=True), [])
     cells = [cell.strip() for cell in (cells if separator != " " else first.split())]
     named = any(not _is_number(cell) for cell in cells) if header is None else header
@@ -91,7 +92,7 @@ def csv(
     x = table[:, [place[number] for number in chosen]]
     y = table[:, [place[number] for number in targets]]
     y = y[:, 0] if not isinstance(target, tuple) else y
-    return _cut_up(x, y, test, held_out, standardise, standardise_target, classes, name=file.stem, key=key)
+    return _cut_up(x, y, (test, held_out), (standardise, standardise_target), classes, name=file.stem, key=key)
 
 
 @reads("path")
@@ -105,14 +106,14 @@ def npz(
     *,
     key: KeyLike = 0,
 ) -> Dataset:
-    """Arrays ``x`` and ``y`` of a file of NumPy; ``x_test``, ``y_test`` and ``weight`` too, where it holds them.
+    """Arrays ``x`` and ``y`` of an .npz file, and ``x_test``, ``y_test`` and ``weight`` if it contains them.
 
     Parameters
     ----------
     path
         The file, as `numpy.savez` writes it.
     test
-        Share of the samples that become the test set, if the file holds none.
+        Share of the samples that become the test set, if the file contains none.
     held_out
         Share of the samples that become the held-out set.
     standardise
@@ -122,7 +123,7 @@ def npz(
     classes
         Number of classes if ``y`` holds class numbers, which become one-hot; true counts them.
     key
-        Draws the test and held-out sets.
+        Random key that draws the test and held-out sets.
     """
     file = Path(path).expanduser()
     try:
@@ -139,32 +140,32 @@ def npz(
         if part not in parts:
             raise UserError(f"'{path}' holds no array '{part}'. {suggest(part, held)} Write it with x=... and y=...")
     if "x_test" not in parts and "weight" not in parts:
-        options = (standardise, standardise_target, classes)
-        return _cut_up(parts["x"], parts["y"], test, held_out, *options, name=file.stem, key=key)
+        x, y, scaled = parts["x"], parts["y"], (standardise, standardise_target)
+        return _cut_up(x, y, (test, held_out), scaled, classes, name=file.stem, key=key)
     if test or held_out or standardise or standardise_target:
         raise UserError(
             f"'{path}' holds a test set or weights of its own: leave out test, held_out and standardise, and prepare "
             "the arrays before they are saved."
         )
     if classes is not False:
-        count = None if classes is True else int(classes)
-        count = int(max(np.max(parts[one]) for one in ("y", "y_test") if one in parts)) + 1 if count is None else count
-        parts |= {one: np.asarray(one_hot(parts[one], count)) for one in ("y", "y_test") if one in parts}
+        labels = {one: parts[one] for one in ("y", "y_test") if one in parts}
+        count = int(max(map(np.max, labels.values()))) + 1 if classes is True else int(classes)
+        parts |= {one: np.asarray(one_hot(values, count)) for one, values in labels.items()}
     return Dataset(**parts, name=file.stem)
 
 
 def _cut_up(
     x: np.ndarray,
     y: np.ndarray,
-    test: float,
-    held_out: float,
-    standardise: bool,
-    standardise_target: bool,
+    shares: tuple[float, float],
+    scaled: tuple[bool, bool],
     classes: int | bool,
     *,
     name: str,
     key: KeyLike,
 ) -> Dataset:
+    """Split samples by the shares of the test and held-out sets, and standardise inputs and targets if asked to."""
+    test, held_out = shares
     for what, share in (("test", test), ("held_out", held_out)):
         if not 0 <= share < 1:
             raise UserError(
@@ -174,20 +175,13 @@ def _cut_up(
         raise UserError(f"test = {test} and held_out = {held_out} leave no training samples: take smaller shares.")
     whole = Dataset(x, y if classes is False else one_hot(y, None if classes is True else int(classes)), name=name)
     whole.check()
-    n = whole.n
+    n, parts = whole.n, (np.arange(whole.n), np.arange(0), np.arange(0))
     if test or held_out:
-        train, tests, held = cut(n, (1 - test - held_out, test, held_out), key=key)
-    else:
-        train, tests, held = np.arange(n), np.arange(0), np.arange(0)
-    for what, share, part in (("test", test, tests), ("held_out", held_out, held)):
+        parts = cut(n, (1 - test - held_out, test, held_out), key=key)
+    for what, share, part in (("test", test, parts[1]), ("held_out", held_out, parts[2])):
         if share and not part.size:
             raise UserError(f"{what} = {share} of {n} samples is none: take a larger share, or more samples.")
-    inputs, targets = np.asarray(whole.x), np.asarray(whole.y)
-    if standardise:
-        inputs = standardised(inputs, train)
-    if standardise_target:
-        targets = standardised(targets, train)
-    return divided(inputs, targets, train, tests, held, name=name)
+    return divided(np.asarray(whole.x), np.asarray(whole.y), parts, (scaled[0], False, scaled[1]), name=name)
 
 
 # ---------------------------------------------------------------- text
@@ -219,12 +213,6 @@ def _first_row(file: Path, delimiter: str | None) -> str:
     return first
 
 
-def _separator(first: str) -> str:
-    counts = {separator: first.count(separator) for separator in (",", ";", "\t")}
-    best = max(counts, key=lambda separator: counts[separator])
-    return best if counts[best] else " "
-
-
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
@@ -247,7 +235,7 @@ def _column(wanted: Column, names: list[str], named: bool, file: Path) -> int:
 
 
 def _check_size(file: Path, row: int, columns: int, rows: int | None) -> None:
-    """Refuse a file that is too large, by the length of its first rows, before it is read."""
+    """Raise an error if a file is too large, judged by the length of its first rows, before it is read."""
     with _open(file) as lines:
         sample = [len(line) for _, line in zip(range(1000), lines, strict=False)]
     length = sum(sample[1:]) / len(sample[1:]) if len(sample) > 1 else row + 1
@@ -296,13 +284,13 @@ def _read(
 
 
 def _even(lines: TextIOBase, separator: str, columns: int, file: Path) -> Iterator[str]:
-    """Refuse rows with other numbers of cells, which the reader does not notice where it skips columns."""
+    """Raise an error if the number of cells changes, which the reader does not notice where it skips columns."""
     for number, line in enumerate(lines):
         if line.strip() and '"' not in line:
             cells = len(line.split()) if separator == " " else line.count(separator) + 1
             if cells != columns:
                 raise UserError(
-                    f"Line {number + 1} of '{file}' has {cells} cells, but the first has {columns}: mend the file."
+                    f"Line {number + 1} of '{file}' has {cells} cells, but the first has {columns}: correct the file."
                 )
         yield line
 
@@ -318,5 +306,5 @@ def _bad_cell(message: str, file: Path, names: list[str]) -> str:
         )
     width = re.search(r"number of columns changed from (\d+) to (\d+) at row (\d+)", message)
     if width:
-        return f"Data row {width[3]} of '{file}' has {width[2]} cells, but the first has {width[1]}: mend the file."
+        return f"Data row {width[3]} of '{file}' has {width[2]} cells, but the first has {width[1]}: correct the file."
     return f"'{file}' is not a table of numbers ({' '.join(message.split())[:150]})."

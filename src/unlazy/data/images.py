@@ -1,27 +1,14 @@
-"""Images with class labels: MNIST, CIFAR-10 and the small digits of scikit-learn.
-
-All three draw random subsets by ``key`` and share their options:
-
-- ``n``, ``n_test``: how many images to draw for training and test; None takes all there are. ``n_held`` more training
-  images, none of them in the training set, become the held-out set (transfer in caron2023, section 6.3).
-- ``classes``: keep only these classes. One-hot targets then have one column for each of them, in the order given.
-- ``flat``: vectors of pixels, or arrays (channel, height, width).
-- ``pixels``: "unit" in [0, 1]; "signed" in [-1, 1]; "standard" with mean 0 and standard deviation 1 over all pixels of
-  the training images drawn. (zhou2023 does not say which it uses.)
-- ``targets``: "one-hot" of shape (n, classes), or the class "number" as a float of shape (n,), on which zhou2023
-  regresses.
-- ``folder``: where the files lie; ``unlazy.data`` says where else they are looked for.
-"""
+"""Images with class labels: MNIST, CIFAR-10 and the small digits of scikit-learn."""
 
 import functools
 import gzip
+import inspect
 import io
 import lzma
 import pickle
 import tarfile
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
@@ -33,9 +20,9 @@ from scipy.ndimage import zoom
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs
-from unlazy.data import _checks as checks
+from unlazy.data import checks
 from unlazy.data._base import Dataset, generator, reads
-from unlazy.data._download import Source, fetch, find, local, reading, stamp
+from unlazy.data.download import Published, fetch, find, local, reading, stamp
 
 Read = TypeVar("Read")
 Pixels = Literal["unit", "signed", "standard"]
@@ -43,7 +30,7 @@ Targets = Literal["one-hot", "number"]
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 MNIST_FILES = tuple(
-    Source(f"{_MNIST}{name}-ubyte.gz", sha256, f"mnist/{name}-ubyte.gz")
+    Published(f"{_MNIST}{name}-ubyte.gz", sha256, f"mnist/{name}-ubyte.gz")
     for name, sha256 in (
         ("train-images-idx3", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
         ("train-labels-idx1", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
@@ -51,14 +38,14 @@ MNIST_FILES = tuple(
         ("t10k-labels-idx1", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     )
 )
-CIFAR_ARCHIVE = Source(
+CIFAR_ARCHIVE = Published(
     "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
     "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
     "cifar-10/cifar-10-python.tar.gz",
 )
 CIFAR_SUBSET = (
-    Source(None, "08cc5ab8a2a5372b1757290d7be341dc4b9c6a64965c6b3eb0c081ffad2006a5", "cifar-10/data_batch_1.bin.xz"),
-    Source(None, "b17b76630f3d6046967f244872dd4abc5f1745a3a0b88f08cd367c9c7ebb8d01", "cifar-10/test_batch.bin.xz"),
+    Published(None, "08cc5ab8a2a5372b1757290d7be341dc4b9c6a64965c6b3eb0c081ffad2006a5", "cifar-10/data_batch_1.bin.xz"),
+    Published(None, "b17b76630f3d6046967f244872dd4abc5f1745a3a0b88f08cd367c9c7ebb8d01", "cifar-10/test_batch.bin.xz"),
 )
 
 
@@ -67,20 +54,6 @@ class Labelled(NamedTuple):
 
     images: np.ndarray
     labels: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Form:
-    """How stored images and labels become inputs and targets."""
-
-    flat: bool
-    pixels: Pixels
-    targets: Targets
-    peak: float = 255.0
-
-    def __post_init__(self) -> None:
-        checks.choice("pixels", self.pixels, get_args(Pixels))
-        checks.choice("targets", self.targets, get_args(Targets))
 
 
 def _mnist_files(folder: str | None = None, **_: Any) -> list[Path]:
@@ -93,7 +66,7 @@ def _cifar_files(folder: str | None = None, **_: Any) -> list[Path]:
 
 
 def _maker(files: Callable[..., list[Path]]):
-    """Give a reader of training and test images (and of a name for them) the options of this module."""
+    """Turn a function that reads training and test images, and names them, into a maker of data sets."""
 
     def decorate(load: Callable[[str | None], tuple[Labelled, Labelled, str]]):
         @reads(files=files)
@@ -109,12 +82,34 @@ def _maker(files: Callable[..., list[Path]]):
             *,
             key: KeyLike,
         ) -> Dataset:
-            """Draw images."""
+            """Draw images.
+
+            Parameters
+            ----------
+            n, n_test
+                Number of images that are drawn for training and for test; all if None.
+            n_held
+                Number of further training images that become the held-out set (transfer in caron2023, section 6.3).
+            classes
+                Draw only from these classes. One-hot targets have a column for each of them, in this order.
+            flat
+                Whether inputs are vectors of pixels or arrays (channel, height, width).
+            pixels
+                "unit" in [0, 1]; "signed" in [-1, 1]; "standard" with mean 0 and standard deviation 1 over all pixels
+                of the training images drawn. (zhou2023 does not say which it uses.)
+            targets
+                "one-hot" of shape (n, classes), or the class "number" as a float of shape (n,), on which zhou2023
+                regresses.
+            folder
+                Folder with the files; `unlazy.data` says where else they are searched for.
+            key
+                Random key that draws the images.
+            """
             train, test, name = load(folder)
-            return _draw(train, test, (n, n_test, n_held), classes, _Form(flat, pixels, targets), name=name, key=key)
+            return _draw(train, test, (n, n_test, n_held), classes, (flat, pixels, targets), name=name, key=key)
 
         make.__name__ = make.__qualname__ = load.__name__
-        make.__doc__ = load.__doc__
+        make.__doc__ = inspect.cleandoc(make.__doc__ or "").replace("Draw images.", inspect.getdoc(load) or "")
         return make
 
     return decorate
@@ -124,7 +119,7 @@ def _maker(files: Callable[..., list[Path]]):
 def mnist(folder: str | None) -> tuple[Labelled, Labelled, str]:
     """Handwritten digits, 28 x 28: 60,000 for training, 10,000 for test (LeCun, Bottou, Bengio and Haffner, 1998).
 
-    The options are described in `unlazy.data.images`. caron2023 takes n = 5000 and 5000 held out; zhou2023 n = 500.
+    caron2023 uses n = 5000 and 5000 held out; zhou2023 n = 500.
     """
     images, labels, test_images, test_labels = (read_idx(fetch(file, folder=folder)) for file in MNIST_FILES)
     return Labelled(images[:, None], labels), Labelled(test_images[:, None], test_labels), "MNIST"
@@ -136,8 +131,7 @@ def cifar10(folder: str | None) -> tuple[Labelled, Labelled, str]:
 
     A data folder may hold the archive of the "python version", or the first training batch alone with the test batch
     (``data_batch_1.bin.xz``, ``test_batch.bin.xz``): then 10,000 training images are all there are, the name of the
-    data set says so, and results are not comparable with ones from all 50,000. The options are described in
-    `unlazy.data.images`.
+    data set says so, and results are not comparable with ones from all 50,000.
     """
     archive = find(CIFAR_ARCHIVE, folder=folder)
     parts = [find(part, folder=folder) for part in CIFAR_SUBSET] if archive is None else [None]
@@ -161,9 +155,15 @@ def digits(
 ) -> Dataset:
     """Draw from the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn: no file, no network.
 
-    They have no test set of their own: training, test and held-out images are drawn apart from the one pool. A larger
-    ``side`` enlarges them by linear interpolation, so that they stand for larger images. The other options are
-    described in `unlazy.data.images`. Needs the extra ``digits``.
+    There is no separate test set: training, test and held-out images are drawn from the same pool, without overlap.
+    Needs the extra ``digits``.
+
+    Parameters
+    ----------
+    n, n_test, n_held, classes, flat, pixels, targets, key
+        As for `mnist`.
+    side
+        Height and width of the images, which are enlarged by linear interpolation if it is above 8.
     """
     try:
         from sklearn.datasets import load_digits
@@ -182,8 +182,8 @@ def digits(
     order_key, draw_key = jax.random.split(as_key(key))
     order = generator(order_key).permutation(len(pool.labels))
     test, train = (Labelled(pool.images[part], pool.labels[part]) for part in (order[:n_test], order[n_test:]))
-    form = _Form(flat, pixels, targets, peak=16.0)
-    return _draw(train, test, (n, n_test, n_held), classes, form, name="digits", key=draw_key)
+    form = flat, pixels, targets
+    return _draw(train, test, (n, n_test, n_held), classes, form, peak=16.0, name="digits", key=draw_key)
 
 
 def _enough(name: str, what: str, have: int, asked: int) -> None:
@@ -207,14 +207,17 @@ def _draw(
     test: Labelled,
     sizes: tuple[int | None, int | None, int],
     classes: tuple[int, ...] | None,
-    form: _Form,
+    form: tuple[bool, Pixels, Targets],
     *,
+    peak: float = 255.0,
     name: str,
     key: KeyLike,
 ) -> Dataset:
-    """Draw training, held-out and test images without replacement and bring them into form."""
+    """Draw training, held-out and test images without replacement, and scale and reshape them."""
+    (flat, pixels, targets), (n, n_test, n_held) = form, sizes
+    checks.choice("pixels", pixels, get_args(Pixels))
+    checks.choice("targets", targets, get_args(Targets))
     train, test = _of_classes(train, classes), _of_classes(test, classes)
-    n, n_test, n_held = sizes
     checks.count("n_held", n_held, 0)
     n = max(1, len(train.labels) - n_held) if n is None else n
     n_test = len(test.labels) if n_test is None else n_test
@@ -228,24 +231,16 @@ def _draw(
     order_test = generator(test_key).permutation(len(test.labels))[:n_test]
     dtype = np.dtype(jnp.result_type(float))
 
-    unit = train.images[order[:n]].astype(dtype) / form.peak
-    centre, spread = 0.0, 1.0
-    if form.pixels == "signed":
-        centre, spread = 0.5, 0.5
-    elif form.pixels == "standard":
+    centre, spread = (0.5, 0.5) if pixels == "signed" else (0.0, 1.0)
+    if pixels == "standard":
+        unit = train.images[order[:n]].astype(dtype) / peak
         centre, spread = float(unit.mean(dtype=float)), float(unit.std(dtype=float)) or 1.0
 
-    def inputs(images: np.ndarray) -> Inputs:
-        values = (images.astype(dtype) / form.peak - centre) / spread
-        return jnp.asarray(values.reshape(len(values), -1) if form.flat else values, dtype)
-
-    def outputs(labels: np.ndarray) -> Outputs:
-        if form.targets == "number":
-            return jnp.asarray(labels, dtype)
-        return jnp.asarray(labels[:, None] == np.array(classes or range(10)), dtype)
-
     def part(pool: Labelled, chosen: np.ndarray) -> tuple[Inputs, Outputs]:
-        return inputs(pool.images[chosen]), outputs(pool.labels[chosen])
+        x = (pool.images[chosen].astype(dtype) / peak - centre) / spread
+        labels = pool.labels[chosen]
+        y = labels if targets == "number" else labels[:, None] == np.array(classes or range(10))
+        return jnp.asarray(x.reshape(len(x), -1) if flat else x, dtype), jnp.asarray(y, dtype)
 
     held = Dataset(*part(train, order[n : n + n_held]), name=f"{name}, held out") if n_held else None
     x_test, y_test = part(test, order_test) if n_test else (None, None)
@@ -294,7 +289,7 @@ def read_records(path: Path) -> Labelled:
         raw = np.frombuffer(file.read(), np.uint8)
     if raw.size == 0 or raw.size % 3073:
         raise UserError(
-            f"The file {path} unpacks to {raw.size} bytes, which is no whole number of records of 3073 bytes: "
+            f"The file {path} unpacks to {raw.size} bytes, which is not a whole number of records of 3073 bytes: "
             "it is cut short. Copy it again."
         )
     records = raw.reshape(-1, 3073)
@@ -333,7 +328,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 def _unpickle(raw: bytes, path: Path) -> Labelled:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the batches were pickled by a NumPy of 2009, and a new one says so
+        warnings.simplefilter("ignore")  # the batches were pickled by a NumPy of 2009, which NumPy warns about
         try:
             batch = _ArraysOnly(io.BytesIO(raw), encoding="bytes").load()
             images, labels = np.asarray(batch[b"data"], np.uint8), np.asarray(batch[b"labels"], np.uint8)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.activations import Activation, as_activation
-from unlazy.data import _checks as checks
+from unlazy.data import checks
 from unlazy.data._base import Dataset, draw_twice
 
 
@@ -20,6 +20,15 @@ def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
     """Gaussian inputs with labels that have nothing to do with them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
 
     chen2022, experiment 1 (section 4.1). There is no test set: nothing can be learnt but the samples themselves.
+
+    Parameters
+    ----------
+    n
+        Number of samples.
+    d
+        Input dimension.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.count("d", d)
 
@@ -37,6 +46,17 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     Φ(x) = vec(x xᵀ) and D = d², so that h_i(x) = xᵀ W_i x / d. The paper gives m = 5 ``neurons`` and d = 30, and its
     Appendix I the initial law that the teacher shares: c Rademacher, W ~ N(0, 1). Inputs x ~ N(0, I_d) are our reading:
     the text names no other law.
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples.
+    d
+        Input dimension.
+    neurons
+        Width m of the teacher.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.count("d", d)
     checks.count("neurons", neurons)
@@ -57,6 +77,15 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: Ke
 
     chen2022, experiment 3 (eq. 93-96, after Wei, Lee, Liu and Ma): (x_1, x_2, y) is (±1, 0, 1) or (0, ±1, -1), each
     with probability 1/4, and x_3, ..., x_d ~ U[-1, 1] independently. No linear function of x separates the classes.
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples.
+    d
+        Input dimension, the d - 2 coordinates of noise included.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.count("d", d, 2)
 
@@ -125,7 +154,18 @@ def sphere_sine(
     """Uniform inputs on the unit sphere with targets y = (5/d) Σ_j sin(π x_j) + ε with ε ~ N(0, noise²).
 
     caron2023, section 6.1. The text says noise of standard deviation 1; the authors' released simulation draws 0.1.
-    Test targets carry noise too. ``n_held`` more samples become the held-out set, for transfer.
+    Test targets have noise, too.
+
+    Parameters
+    ----------
+    n, n_test, n_held
+        Number of training, test and held-out samples; the last are for transfer.
+    d
+        Input dimension.
+    noise
+        Standard deviation of ε.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.count("d", d)
     checks.count("n_held", n_held, 0)
@@ -159,6 +199,15 @@ def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLi
     """One cosine, y = cos(f π x), on a uniform grid over [-1, 1]; only the test points are random.
 
     aiad2026: frequency f = 2 in figure 2, f = 8 in the log-ratio figures 5 and 6 (Appendix I.3), n = 5000 in both.
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples.
+    frequency
+        The frequency f.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.finite("frequency", frequency)
     return _on_a_line(lambda x: jnp.cos(frequency * math.pi * x), n, n_test, name=f"cos({frequency:g} pi x)", key=key)
@@ -169,6 +218,15 @@ def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234,
 
     aiad2026, Appendix I.1: (f1, f2) = (36, 12), (72, 24), (144, 48) with n = 1000, 2000, 4000 and n_test = 1234, 2468,
     4936. "Test: different distribution" is all the paper says of the test points; here they are uniform on [-1, 1].
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples.
+    f1, f2
+        Frequencies of the two chirps.
+    key
+        Random key, or a whole number as a seed.
     """
     checks.finite("f1", f1)
     checks.finite("f2", f2)
@@ -180,7 +238,15 @@ def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234,
 
 
 def two_sided_step(delta: float = 1.0, amplitude: float = 1.0) -> Dataset:
-    """Two samples: y = +A at x = -δ and y = -A at x = +δ (aiad2026, section 3.2 and figure 4)."""
+    """Two samples: y = +A at x = -δ and y = -A at x = +δ (aiad2026, section 3.2 and figure 4).
+
+    Parameters
+    ----------
+    delta
+        Distance δ of the samples from 0.
+    amplitude
+        Size A of the targets.
+    """
     checks.positive("delta", delta)
     checks.finite("amplitude", amplitude)
     dtype = jnp.result_type(float)

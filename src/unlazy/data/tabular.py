@@ -1,20 +1,14 @@
 """The four regression tables of the UCI repository that caron2023 uses (section 6.2): concrete, energy, airfoil, plant.
 
-All four share their options:
-
-- ``shares``: parts for training, test and held out, cut after a shuffle by ``key``; the paper's 40 %, 20 %, 40 %.
-- ``standardise``: shift and scale each input column to mean 0 and standard deviation 1 on the *training* part.
-- ``unit_ball``: then divide all inputs by the largest norm in the training part, so that |x| <= 1 there, as caron2023's
-  theory assumes; test and held-out inputs may lie a little outside. The paper does not say how it scales its inputs.
-- ``standardise_target``: shift and scale the target to mean 0 and standard deviation 1 on the training part.
-- ``folder``: where the files lie; ``unlazy.data`` says where else they are looked for.
+The options are the same for all four; test and held-out parts are cut after a shuffle by the key. The paper does not
+say how it scales its inputs; its released code standardises them and does not divide by the largest norm.
 """
 
 import csv
 import io
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,31 +17,34 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._types import KeyLike
-from unlazy.data import _checks as checks
-from unlazy.data._base import Dataset, Maker, cut, divided, reads, standardised
-from unlazy.data._download import Source, fetch, local, reading
+from unlazy.data import checks
+from unlazy.data._base import Dataset, cut, divided, reads
+from unlazy.data.download import Published, fetch, local, reading
 
 Shares = tuple[float, float, float]
 _PAPER: Shares = (0.4, 0.2, 0.4)
-_UCI = "https://archive.ics.uci.edu/static/public/"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A published table: its forms on disk, its size, and the file inside the published archive."""
+    """A published table: its forms on disk, the file inside the published archive, and its size."""
 
     name: str
-    sources: tuple[Source, ...]
+    sources: tuple[Published, ...]
     member: str
     rows: int
     columns: int
 
+    def files(self, folder: str | None = None, **_: Any) -> list[Path]:
+        """Return the file of this table that is on this machine, if there is one."""
+        return local(*self.sources, folder=folder)
+
 
 def _table(name: str, member: str, rows: int, columns: int, archive: str, sha256: str, **plain: str) -> Table:
     """Describe a table that is published as ``archive``; ``plain`` has the SHA-256 of its bare file by suffix."""
-    stem = Path(member).stem
-    bare = (Source(None, digest, f"uci/{stem}.{suffix}") for suffix, digest in plain.items())
-    return Table(name, (*bare, Source(f"{_UCI}{archive}", sha256, f"uci/{Path(archive).name}")), member, rows, columns)
+    bare = [Published(None, digest, f"uci/{Path(member).stem}.{suffix}") for suffix, digest in plain.items()]
+    published = Published(f"https://archive.ics.uci.edu/static/public/{archive}", sha256, f"uci/{Path(archive).name}")
+    return Table(name, (*bare, published), member, rows, columns)
 
 
 CONCRETE = _table(
@@ -73,14 +70,10 @@ PLANT = _table(
 )
 
 
-def _reads(table: Table) -> Callable[[Maker], Maker]:
-    return reads(files=lambda folder=None, **_: local(*table.sources, folder=folder))
-
-
 def _maker(table: Table, summary: str):
     """Make the function that prepares a table whose last column is the target."""
 
-    @_reads(table)
+    @reads(files=table.files)
     def make(
         shares: Shares = _PAPER,
         standardise: bool = True,
@@ -90,13 +83,30 @@ def _maker(table: Table, summary: str):
         *,
         key: KeyLike,
     ) -> Dataset:
-        """Prepare the table."""
+        """Prepare the table.
+
+        Parameters
+        ----------
+        shares
+            Shares of the training, test and held-out rows; the paper's 40 %, 20 % and 40 %.
+        standardise
+            Whether to shift and scale each input column to mean 0 and standard deviation 1 on the training rows.
+        unit_ball
+            Whether to divide all inputs, after that, by the largest norm of a training row, so that |x| <= 1 there, as
+            caron2023's theory assumes. Other inputs may lie a little outside the unit ball.
+        standardise_target
+            Whether to shift and scale the target to mean 0 and standard deviation 1 on the training rows.
+        folder
+            Folder with the files; `unlazy.data` says where else they are searched for.
+        key
+            Random key that shuffles the rows.
+        """
+        x, y = np.split(load(table, folder), [-1], axis=1)
         scaled = standardise, unit_ball, standardise_target
-        last = table.columns - 1
-        return _prepared(load(table, folder), last, last, shares, *scaled, name=table.name, key=key)
+        return divided(x, y[:, 0], cut(len(x), shares, key=key), scaled, name=table.name)
 
     make.__name__ = make.__qualname__ = table.name
-    make.__doc__ = f"{summary}\n\nThe options are described in `unlazy.data.tabular`."
+    make.__doc__ = (make.__doc__ or "").replace("Prepare the table.", summary)
     return make
 
 
@@ -110,7 +120,7 @@ airfoil = _maker(
 plant = _maker(PLANT, "Output of a power plant in MW from 4 columns, 9,568 rows (Tüfekci, 2014; UCI 294).")
 
 
-@_reads(ENERGY)
+@reads(files=ENERGY.files)
 def energy(
     shares: Shares = _PAPER,
     standardise: bool = True,
@@ -123,36 +133,19 @@ def energy(
 ) -> Dataset:
     """Heating (or cooling) load of a simulated building from 8 columns, 768 rows (Tsanas and Xifara, 2012; UCI 242).
 
-    caron2023 does not say which of the two loads it fits. The options are described in `unlazy.data.tabular`.
+    caron2023 does not say which of the two loads it fits; its released code takes the heating load.
+
+    Parameters
+    ----------
+    shares, standardise, unit_ball, standardise_target, folder, key
+        As for `concrete`.
+    target
+        Which of the two loads is the target.
     """
     checks.choice("target", target, ("heating", "cooling"))
     column, name = (8, "energy") if target == "heating" else (9, "energy, cooling load")
-    scaled = standardise, unit_ball, standardise_target
-    return _prepared(load(ENERGY, folder), 8, column, shares, *scaled, name=name, key=key)
-
-
-def _prepared(
-    table: np.ndarray,
-    inputs: int,
-    target: int,
-    shares: Shares,
-    standardise: bool,
-    unit_ball: bool,
-    standardise_target: bool,
-    *,
-    name: str,
-    key: KeyLike,
-) -> Dataset:
-    """Make a data set of a raw table; all statistics are those of the training rows."""
-    x, y = table[:, :inputs], table[:, target]
-    train, test, held = cut(len(table), shares, key=key)
-    if standardise:
-        x = standardised(x, train)
-    if unit_ball:
-        x = x / (np.linalg.norm(x[train], axis=1).max() or 1.0)
-    if standardise_target:
-        y = standardised(y, train)
-    return divided(x, y, train, test, held, name=name)
+    table, scaled = load(ENERGY, folder), (standardise, unit_ball, standardise_target)
+    return divided(table[:, :8], table[:, column], cut(len(table), shares, key=key), scaled, name=name)
 
 
 def load(table: Table, folder: str | None = None) -> np.ndarray:
@@ -164,21 +157,17 @@ def load(table: Table, folder: str | None = None) -> np.ndarray:
 
 
 def _cells(path: Path, table: Table) -> Sequence[Sequence[Any]]:
-    """Rows of cells below the header, whatever the format."""
-    if path.suffix != ".zip":
-        return _text_cells(path.read_text("utf-8-sig"), path.suffix)
-    with zipfile.ZipFile(path) as archive:
-        inside = [name for name in archive.namelist() if Path(name).name.lower() == table.member.lower()]
-        if not inside:
-            raise UserError(f"The archive {path} holds no {table.member}: is it the right archive?")
-        raw = archive.read(inside[0])
-    suffix = Path(table.member).suffix
-    if suffix == ".xls":
-        return _xls_cells(raw)
-    return _xlsx_cells(raw) if suffix == ".xlsx" else _text_cells(raw.decode("utf-8-sig"), suffix)
-
-
-def _text_cells(text: str, suffix: str) -> Sequence[Sequence[Any]]:
+    """Return the rows of cells below the header, whatever the format."""
+    raw, suffix = path.read_bytes(), path.suffix
+    if suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            inside = [name for name in archive.namelist() if Path(name).name.lower() == table.member.lower()]
+            if not inside:
+                raise UserError(f"The archive {path} holds no {table.member}: is it the right archive?")
+            raw, suffix = archive.read(inside[0]), Path(table.member).suffix
+    if suffix in (".xls", ".xlsx"):
+        return _xls_cells(raw) if suffix == ".xls" else _xlsx_cells(raw)
+    text = raw.decode("utf-8-sig")
     if suffix == ".csv":
         return list(csv.reader(io.StringIO(text, newline="")))[1:]
     return [line.split() for line in text.splitlines()]
@@ -209,7 +198,7 @@ def _xlsx_cells(raw: bytes) -> Sequence[Sequence[Any]]:
 
 
 def _numbers(rows: Iterable[Sequence[Any]], table: Table, path: Path) -> np.ndarray:
-    """Refuse ragged rows, cells that are no numbers and a wrong number of rows, by name; skip what is empty."""
+    """Convert cells to numbers and skip empty rows; raise an error that names the row if one is damaged."""
     again = "Remove it, then copy it again or let it be downloaded."
     kept = []
     for number, row in enumerate(rows, 1):
@@ -226,7 +215,7 @@ def _numbers(rows: Iterable[Sequence[Any]], table: Table, path: Path) -> np.ndar
         try:
             kept.append([float(cell) for cell in cells])
         except (TypeError, ValueError):
-            raise UserError(f"Data row {number} of {path} has a cell that is no number: {cells}. {again}") from None
+            raise UserError(f"Data row {number} of {path} has a cell that is not a number: {cells}. {again}") from None
     if len(kept) != table.rows:
         raise UserError(
             f"{path} has {len(kept)} rows, but the {table.name} table has {table.rows}: the file is cut short or is "

@@ -8,9 +8,9 @@
 `styled` and `fit` are the helpers that draw the figures of the papers.
 """
 
-from unlazy.figures._overlay import curves, draw_plots, overlay, plots, rounding, shows_seeds
-from unlazy.figures._runs import Comparison, Group, compare, rank, settings, short
-from unlazy.figures._style import (
+from unlazy.figures.comparison import Comparison, Group, compare, rank, settings, short
+from unlazy.figures.drawing import curves, draw_plots, overlay, plots, shows_seeds
+from unlazy.figures.style import (
     DASHES,
     ORDERED,
     SCALING,
@@ -22,9 +22,11 @@ from unlazy.figures._style import (
     fit,
     literal,
     plain,
+    rounding,
     styled,
     typeset,
 )
+from unlazy.figures.widths import draw_widths
 
 __all__ = [
     "DASHES",
@@ -40,6 +42,7 @@ __all__ = [
     "compare",
     "curves",
     "draw_plots",
+    "draw_widths",
     "fit",
     "literal",
     "overlay",

@@ -1,21 +1,24 @@
 """Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
 
-from unlazy._observation import Observe
-from unlazy.flows._base import Flow, Method
-from unlazy.flows._driver import Driver, OtherRunError, read_checkpoint
-from unlazy.flows._state import Attempt, Controller, State, Status, gradient, velocity
-from unlazy.flows._trajectory import OnlyAtEnd, Recorded, RunState, Trajectory, to_xarray
 from unlazy.flows.descent import Descent
+from unlazy.flows.driver import Driver, OtherRunError, read_checkpoint
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
 from unlazy.flows.linearised import Linearised
-from unlazy.flows.optimisers import Adam, Constant, Cosine, Momentum, Optimiser, Plain, Schedule, StepDecay, Transform
+from unlazy.flows.method import Flow, Method
+from unlazy.flows.optimisers import Adam, Momentum, Optimiser, Plain, Transform
+from unlazy.flows.recorder import OwnLoop, Recorder
 from unlazy.flows.runge_kutta import RungeKutta
+from unlazy.flows.schedules import ByLayer, Constant, Cosine, OnStagnation, Piecewise, Schedule, StepDecay
 from unlazy.flows.stabilised import Stabilised
+from unlazy.flows.state import Attempt, Controller, State, Status, gradient, velocity
+from unlazy.flows.trajectory import OnlyAtEnd, Recorded, RunState, Trajectory, to_xarray
+from unlazy.probes.observation import Observe
 
 __all__ = [
     "Adam",
     "Attempt",
+    "ByLayer",
     "Constant",
     "Controller",
     "Cosine",
@@ -28,11 +31,15 @@ __all__ = [
     "Method",
     "Momentum",
     "Observe",
+    "OnStagnation",
     "OnlyAtEnd",
     "Optimiser",
     "OtherRunError",
+    "OwnLoop",
+    "Piecewise",
     "Plain",
     "Recorded",
+    "Recorder",
     "RunState",
     "RungeKutta",
     "Schedule",

@@ -1,4 +1,4 @@
-"""The compiled calls of a driver: prepare, init, advance and observe several runs of one shape."""
+"""The compiled functions of a driver: prepare, initialise, advance and observe several runs of one shape."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from jaxtyping import Array
 
 from unlazy._errors import UserError
 from unlazy._memory import GIB, must_fit, total
-from unlazy._observation import Observation, Observe
 from unlazy._types import PyTree
 from unlazy.data import Dataset
-from unlazy.flows._state import JUDGED_TEST_INPUTS, State
+from unlazy.flows.state import JUDGED_TEST_INPUTS, State
 from unlazy.losses import Loss
-from unlazy.networks import AXIS, Layout, Network, Samples
+from unlazy.networks import Layout, Network, Samples
+from unlazy.networks.linear import AXIS
+from unlazy.probes.observation import Observation, Observe
 
 if TYPE_CHECKING:
-    from unlazy.flows._base import Method
+    from unlazy.flows.method import Method
 
 Batching = Literal["one", "vmap", "map"]
 
@@ -30,17 +31,17 @@ _MIN_SLAB = 256  # neurons
 
 
 def stack(members: Sequence[Any]) -> Any:
-    """Put several networks, data sets or keys of one shape along a new first axis."""
+    """Stack several networks, data sets or keys of one shape along a new first axis."""
     arrays, rest = zip(*(eqx.partition(member, eqx.is_array) for member in members), strict=True)
     structures = {jax.tree.structure(member) for member in members}
     shapes = {tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(member)) for member in arrays}
     if len(structures) > 1 or len(shapes) > 1:
-        raise UserError("Networks and data of several seeds must agree in shape and kind to be run together.")
+        raise UserError("Networks and data of several seeds must agree in shape and type to be trained together.")
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
 
 
 def _batched(function: Callable, batching: Batching) -> Callable:
-    """Apply a function to several runs at once; leaves that are not arrays, say functions, are the same for all."""
+    """Apply a function to several runs at once; leaves that are not arrays, such as functions, are shared by all."""
     if batching == "one":
         return function
 
@@ -80,14 +81,14 @@ def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layou
     tests = 0 if data.x_test is None else data.x_test.shape[0]
     m, n, judged, points = form.neurons, data.n, min(JUDGED_TEST_INPUTS, tests), data.n + tests
     row = points * product + 5 * n * size  # one neuron: h_0, and B at the start, before, now, next, and its change
-    each = 8 * (n + judged) * product  # what is computed from one neuron on the way
+    each = 8 * (n + judged) * product  # intermediate results of one neuron
     must_fit(
         runs * m * row + _MIN_SLAB * each,
         f"A run of {runs} x {m:,} neurons on {n:,} training and {tests:,} test points",
         "take fewer neurons, float32 or mixed precision, or a smaller test set",
         limit,
     )
-    # By default by the size of the machine, not by what is free just now: a second run must do the same.
+    # The default depends on the size of the machine, not on what is free now: a second run must do the same.
     free = (total() / 2 if limit is None else limit) - runs * m * row
     slab = 2 ** int(np.log2(max(_MIN_SLAB, free / each))) if m * each > free else None
     mesh = _mesh(m, getattr(method, "devices", None)) if runs == 1 else None
@@ -96,28 +97,32 @@ def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layou
 
 def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:
     if devices is not None and width % devices:
-        raise UserError(f"{width:,} neurons cannot be shared evenly between {devices} devices: take a multiple.")
+        raise UserError(f"{width:,} neurons cannot be divided evenly among {devices} devices: choose a multiple.")
     count = next(k for k in range(len(jax.devices()), 0, -1) if width % k == 0) if devices is None else devices
     if count == 1:
         return None
     return jax.sharding.Mesh(np.asarray(jax.devices()[:count]), (AXIS,), axis_types=(AxisType.Auto,))
 
 
+def check_outputs(shape: tuple[int, ...], data: Dataset) -> None:
+    """Reject outputs on the training inputs whose shape is not that of the targets."""
+    if shape != data.y.shape:
+        raise UserError(
+            f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape {data.y.shape}: "
+            "a network without `outputs` needs targets (n,), one with outputs = k needs (n, k)."
+        )
+
+
 @eqx.filter_jit
 def prepare_runs(
     method: Method, network: Network, data: Dataset, layout: Layout, batching: Batching
 ) -> tuple[Network, Samples]:
-    """Do the frozen work of each run; a network whose outputs do not fit the targets is refused while tracing."""
+    """Prepare each network on its data; reject, while tracing, outputs that do not fit the targets."""
 
     def prepare(network: Network, data: Dataset) -> tuple[Network, Samples]:
         form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
         prepared, x, x_test = method.prepare(network, data) if form is None else form.prepare(layout)
-        shape = eqx.filter_eval_shape(prepared, x).shape
-        if shape != data.y.shape:
-            raise UserError(
-                f"The network gives outputs of shape {shape}, but the targets of '{data.name}' have shape "
-                f"{data.y.shape}: a network without `outputs` wants targets (n,), one with outputs = k wants (n, k)."
-            )
+        check_outputs(eqx.filter_eval_shape(prepared, x).shape, data)
         return prepared, Samples(x, data.y, data.weight, x_test)
 
     return _batched(prepare, batching)(network, data)
@@ -125,7 +130,7 @@ def prepare_runs(
 
 @eqx.filter_jit
 def init_runs(method: Method, network: Network, data: Samples, key: Array, batching: Batching) -> State:
-    """Make the states at t = 0."""
+    """Return the states at t = 0."""
     return _batched(method.init, batching)(network, data, key)
 
 
@@ -133,7 +138,7 @@ def init_runs(method: Method, network: Network, data: Samples, key: Array, batch
 def advance_runs(
     method: Method, state: State, frozen: PyTree, data: Samples, budget: Array, batching: Batching
 ) -> State:
-    """Step until the next save time, for at most ``budget`` steps, or until something goes wrong."""
+    """Step until the next save time, a failure, or at most ``budget`` steps."""
 
     def advance(state: State, frozen: PyTree, data: Samples) -> State:
         last = state.steps + state.rejected + budget
@@ -152,8 +157,7 @@ def advance_runs(
 
 def observed(
     probes: dict[str, Observe],
-    asked: tuple[Observe, ...],
-    answers: tuple[PyTree, ...],
+    known: list[tuple[Observe, PyTree]],
     now: PyTree,
     first: PyTree,
     frozen: PyTree,
@@ -165,19 +169,18 @@ def observed(
 ) -> dict[str, PyTree]:
     """Evaluate probes at one time of each run.
 
-    ``answers`` are what the probes ``asked`` give at the start; what else is asked of it is noted in ``requested``.
+    ``known`` are pairs of a probe and its value at the start; other probes that are needed there go into ``requested``.
     """
 
-    def observe(answers: Any, now: PyTree, first: PyTree, frozen: PyTree, data: Samples, raw: Dataset) -> Any:
+    def observe(known: Any, now: PyTree, first: PyTree, frozen: PyTree, data: Samples, raw: Dataset) -> Any:
         here, start = eqx.combine(now, frozen), eqx.combine(first, frozen)
-        known = list(zip(asked, answers, strict=True))
         obs = Observation(here, start, raw, loss, data.x, data.x_test, known)
         results = {name: probe(obs) for name, probe in probes.items()}
         if requested is not None:
             requested[:] = obs.requested
         return jax.tree.map(jnp.asarray, results)
 
-    return _batched(observe, batching)(answers, now, first, frozen, data, raw)
+    return _batched(observe, batching)(known, now, first, frozen, data, raw)
 
 
 observe_runs = eqx.filter_jit(observed)

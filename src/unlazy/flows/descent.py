@@ -9,19 +9,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset, Source
-from unlazy.flows._base import Coordinates, Method, Precision
-from unlazy.flows._state import Attempt, State, Status, code, gradient, number, scaled
-from unlazy.flows.optimisers import Constant, Optimiser, Plain, Schedule
+from unlazy.flows.method import GramMethod, Method, number, number_or_none
+from unlazy.flows.optimisers import Optimiser, Plain
+from unlazy.flows.schedules import Constant, Schedule
+from unlazy.flows.state import Attempt, State, Status, gradient, scaled
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates
+from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates, with_fields
 
-_DIVERGED = 1e8  # a loss this many times its start will not come back
-_CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are made block by block
+_DIVERGED = 1e8  # a loss this many times its initial value does not recover
+_CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are computed block by block
 
 
 class Memory(eqx.Module):
@@ -29,11 +30,15 @@ class Memory(eqx.Module):
 
     optimiser: PyTree
     first_loss: Scalar
-    order: Int[Array, "batches size"] | None  # the samples of this epoch's batches; -1 fills up the last one
+    order: Int[Array, "batches size"] | None  # the samples of this epoch's batches; the last one is padded with -1
     key: PRNGKey
+    reaction: PyTree = None  # what the schedule remembers, if it reacts to the loss
+    total: Scalar | None = None  # sum of the losses in this epoch so far, if anything depends on it
+    switched: Bool[Array, ""] | None = None  # whether the second optimiser has taken over
+    second: PyTree = None  # what it remembers
 
 
-class Descent(Method):
+class Descent(GramMethod):
     """θ ← θ - rate_k R d_k, where d_k is the optimiser's direction for the loss on all samples or on a minibatch.
 
     Time is counted as the sum of the learning rates, t = steps x rate for a constant one, so that plain descent follows
@@ -47,18 +52,30 @@ class Descent(Method):
     rate
         The learning rate.
     optimiser
-        What direction to step in: `Plain`, `Momentum`, `Adam` or a `Transform` of Optax.
+        The direction of a step: `Plain`, `Momentum`, `Adam` or a `Transform` of Optax.
     schedule
-        Factors on the learning rate: `Constant`, `StepDecay` or `Cosine`.
+        Factors on the learning rate: `Constant`, `StepDecay`, `Cosine`, `OnStagnation`, which reacts to the loss, or
+        `ByLayer`, which has factors for single layers.
     batch
-        Samples per minibatch; all if left out. Minibatches go through a new shuffle each epoch, the last one smaller
-        where n is not a multiple of ``batch``.
+        Samples per minibatch; all if omitted. Samples are shuffled again in each epoch, whose last minibatch is smaller
+        if n is not a multiple of ``batch``.
     clip_norm
-        Bound on the norm of the whole gradient before the optimiser sees it.
+        Bound on the norm of the whole gradient, applied before the optimiser.
     clip_sample
-        Bound on the norm of each sample's gradient before they are averaged.
+        Bound on the norm of each sample's gradient, applied before averaging.
     source
-        Where each step draws ``batch`` fresh samples from (ren2023 Appendix E); the data set is then only observed.
+        Distribution from which each step draws ``batch`` new samples (ren2023 Appendix E); the data set is then used by
+        probes only.
+    then
+        A second optimiser, which takes over, with the same rate and schedule, ...
+    switch_loss
+        ... after the first epoch whose loss is below this. The loss of an epoch is the mean over its minibatches, each
+        before its step; without minibatches every step is an epoch.
+    stop_loss
+        The run stops after an epoch whose loss is below this, with `Status.loss_reached`. The network then stays as it
+        is: later times are observed, without further steps, on the network at which the run stopped.
+    stop_after
+        The number of epochs before which a run does not stop.
     coordinates
         ``"weights"``; ``"gram"``, where a layer is trained on fixed features and steps are linear in the gradients
         (not with Adam, clipping or a source); or ``"auto"``, the cheaper of the two that are possible.
@@ -74,13 +91,13 @@ class Descent(Method):
     clip_norm: float | None = eqx.field(static=True, default=None)
     clip_sample: float | None = eqx.field(static=True, default=None)
     source: Source | None = None
-    coordinates: Coordinates = eqx.field(static=True, default="auto")
-    precision: Precision = eqx.field(static=True, default="full")
-    memory: float | None = eqx.field(static=True, default=None)
-    devices: int | None = eqx.field(static=True, default=None)
+    then: Optimiser | None = None
+    switch_loss: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    stop_loss: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    stop_after: np.ndarray = eqx.field(default=0, converter=number)
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Learning rate, batch and clips must be positive."""
+        """Require a positive learning rate, batch and bounds, and a network that goes with them."""
         if not (float(self.rate) > 0 and np.isfinite(float(self.rate))):
             raise UserError(f"The learning rate must be a positive number, not {float(self.rate):g}.")
         if self.batch is not None and not self.batch >= 1:
@@ -89,37 +106,38 @@ class Descent(Method):
             bound = getattr(self, what)
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {bound:g}.")
+        for what in ("switch_loss", "stop_loss"):
+            bound = getattr(self, what)
+            if bound is not None and not bound > 0:
+                raise UserError(f"{what} must be positive, not {float(bound):g}.")
+        if (self.then is None) != (self.switch_loss is None):
+            raise UserError("A second optimiser takes over below a loss: give both `then` and `switch_loss`, or none.")
         if self.source is not None and self.batch is None:
-            raise UserError("Fresh samples come in batches: say how many a step, for example batch = 1024.")
+            raise UserError("A source needs the number of samples per step: give it, for example batch = 1024.")
         if network.clips_per_sample and self.clip_sample is not None:
-            raise UserError("This network was made with clip=... and bounds each sample already: drop clip_sample.")
+            raise UserError("This network was made with clip=... and clips each sample already: omit clip_sample.")
         if network.rescaled_parameters and self.weights_only() is not None:
-            raise UserError(
-                "Adam and clipping depend on the size of the gradient, which rescaled=True changes: make the network "
-                "with rescaled=False."
-            )
+            raise UserError("Adam and clipping depend on gradient sizes, which rescaled=True changes: omit rescaled.")
 
     def weights_only(self) -> str | None:
-        """Only plain descent and momentum, on fixed samples, are the same in Gram coordinates."""
+        """Plain descent and momentum on fixed samples are the same in Gram coordinates, other options are not."""
         if self.source is not None:
-            return 'Gram coordinates know the training points only: fresh samples need coordinates = "weights".'
-        if self.clip_norm is None and self.clip_sample is None and self.optimiser.linear:
+            return 'Gram coordinates exist for the training points only: fresh samples need coordinates = "weights".'
+        linear = self.optimiser.linear and (self.then is None or self.then.linear)
+        if self.clip_norm is None and self.clip_sample is None and linear:
             return None
-        return (
-            "Gram coordinates are exact only where steps are linear in the gradients, as in plain descent and with "
-            'momentum; what depends on the size of a gradient (Adam, clipping) needs coordinates = "weights".'
-        )
+        return "Gram coordinates are exact only where steps are linear in the gradients: use weights for Adam or clips."
 
     def one_by_one(self) -> bool:
-        """Minibatches are shuffled once per epoch; side by side all runs would be shuffled anew at each step."""
+        """Minibatches are shuffled once per epoch; under vmap they would be shuffled at each step."""
         return self.batch is not None and self.source is None
 
     def prepare(self, network: Network, data: Dataset) -> Prepared:
-        """Do the frozen work once, but nothing in advance for samples that are not drawn yet."""
+        """Compute in advance what training does not change, unless samples are not drawn yet."""
         return network.prepare(data) if self.source is None else Prepared(network, data.x, data.x_test)
 
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Count steps: to each time the number that comes nearest to it."""
+        """Return the number of steps that comes nearest to each time, and the times of these steps."""
         if self.schedule.constant:
             steps = np.rint(times / float(self.rate)).astype(np.int64)
             return steps, steps * float(self.rate)
@@ -130,55 +148,100 @@ class Descent(Method):
             before = clock[-1]
             clock = np.concatenate([[0.0], np.cumsum(float(self.rate) * factors)])
             if clock[-1] - before < 1e-12 * max(times[-1], 1e-300):
-                raise UserError(
-                    f"This schedule's learning rates sum to {clock[-1]:g} only and never reach t = {times[-1]:g}."
-                )
+                raise UserError(f"The rates of this schedule sum to {clock[-1]:g} and never reach t = {times[-1]:g}.")
         after = np.clip(np.searchsorted(clock, times), 1, len(clock) - 1)
         steps = np.where(times - clock[after - 1] <= clock[after] - times, after - 1, after)
         return steps, clock[steps]
 
-    def _transform(self) -> optax.GradientTransformation:
-        chosen = self.optimiser.transform()
-        return chosen if self.clip_norm is None else optax.chain(optax.clip_by_global_norm(self.clip_norm), chosen)
+    def resume(self, previous: Method) -> Descent:
+        """Continue a run; one that may have stopped at a loss only with the same ``stop_loss``."""
+        resumed = super().resume(previous)
+        assert isinstance(previous, Descent)
+        if previous.stop_loss is not None and previous.stop_loss != self.stop_loss:
+            raise UserError("A run with `stop_loss` is extended with the same one: start a new run for another.")
+        return resumed
 
-    def _gradient(self, trained: PyTree, frozen: PyTree, data: Samples) -> tuple[Scalar, PyTree]:
-        if self.clip_sample is None:
-            return gradient(trained, frozen, data, self.loss)
-        return _clipped_gradient(trained, frozen, data, self.loss, self.clip_sample)
+    def _transform(self, optimiser: Optimiser) -> optax.GradientTransformation:
+        chosen = optimiser.transform()
+        return chosen if self.clip_norm is None else optax.chain(optax.clip_by_global_norm(self.clip_norm), chosen)
 
     def _samples(self, state: State, data: Samples) -> tuple[Array | None, Samples]:
         if self.source is None:
             return _next_batch(state.memory, state.steps, data)
         assert self.batch is not None
-        drawn = self.source.draw(self.batch, key=jax.random.fold_in(state.memory.key, state.steps))
-        drawn = drawn.astype(data.dtype)
+        key = jax.random.fold_in(state.memory.key, state.steps)
+        drawn = self.source.draw(self.batch, key=key).astype(data.dtype)
         return None, Samples(drawn.x, drawn.y, drawn.weight)
 
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
-        """Start the optimiser and remember the first loss."""
+        """Initialise the optimiser and store the initial loss."""
         loss = self.loss(network(data.x), data.y, data.weight)
         order = None
         if self.batch is not None and self.source is None:
             size = min(self.batch, data.n)
             order = jnp.full((-(-data.n // size), size), -1, jnp.int32)
         trained: Any = split_trained(network)[0]
-        memory = Memory(self._transform().init(trained), loss, order, key)
+        self.schedule.by_leaf(jnp.zeros((), jnp.int32), trained)  # so that a name that fits nothing is an error now
+        memory = Memory(self._transform(self.optimiser).init(trained), loss, order, key, self.schedule.begin(loss))
+        if self.schedule.reacts or self.then is not None or self.stop_loss is not None:
+            memory = with_fields(memory, total=jnp.zeros_like(loss))
+        if self.then is not None:
+            second: Any = self._transform(self.then).init(trained)
+            memory = with_fields(memory, switched=jnp.zeros((), bool), second=second)
         unknown = jnp.full_like(loss, jnp.nan)
         return State.initial(network, memory, remaining=jnp.zeros((), jnp.int32), error=unknown, check=loss)
 
     def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
-        """Make one step of descent, whatever the size that remains."""
+        """Make one step of descent; ``size`` is a number of steps and is not used."""
         memory, rates = state.memory, trained_rates(eqx.combine(state.trained, frozen))
         order, sample = self._samples(state, data)
-        loss, slope = self._gradient(state.trained, frozen, sample)
-        direction, optimiser = self._transform().update(slope, memory.optimiser, state.trained)
-        rate = jnp.asarray(self.rate) * self.schedule(state.steps)
+        if self.clip_sample is None:
+            loss, slope = gradient(state.trained, frozen, sample, self.loss)
+        else:
+            loss, slope = _clipped(state.trained, frozen, sample, self.loss, self.clip_sample)
+        direction, optimiser, second = self._direction(memory, slope, state.trained)
+        rate = jnp.asarray(self.rate) * self.schedule.current(memory.reaction, state.steps)
+        single = self.schedule.by_leaf(state.steps, state.trained)
+        rates = rates if single is None else jax.tree.map(lambda one, more: one * more, rates, single)
         moved = jax.tree.map(jnp.add, state.trained, scaled(direction, rates, -rate))
         # A NaN in any gradient reaches the loss one step later at the latest, so only the loss is checked.
         wild = loss > _DIVERGED * jnp.maximum(memory.first_loss, jnp.finfo(loss.dtype).tiny)
-        failure = jnp.where(wild, code(Status.diverged), 0)
-        failure = jnp.where(jnp.isfinite(loss), failure, code(Status.not_finite))
-        return Attempt(moved, Memory(optimiser, memory.first_loss, order, memory.key), 1, failure=failure)
+        failure = jnp.where(wild, Status.diverged.code, 0)
+        failure = jnp.where(jnp.isfinite(loss), failure, Status.not_finite.code)
+        kept = with_fields(memory, optimiser=optimiser, order=order, second=second)
+        if memory.total is not None:
+            kept, reached = self._end_of_epoch(kept, loss, state.steps, 1 if order is None else order.shape[0])
+            failure = jnp.where((failure == 0) & reached, Status.loss_reached.code, failure)
+        return Attempt(moved, kept, 1, failure=failure)
+
+    def _direction(self, memory: Memory, slope: PyTree, trained: PyTree) -> tuple[PyTree, PyTree, PyTree]:
+        """Return the direction of the optimiser in charge, and what both remember."""
+
+        def first() -> tuple[PyTree, PyTree, PyTree]:
+            return *self._transform(self.optimiser).update(slope, memory.optimiser, trained), memory.second
+
+        def second() -> tuple[PyTree, PyTree, PyTree]:
+            assert self.then is not None
+            direction, kept = self._transform(self.then).update(slope, memory.second, trained)
+            return direction, memory.optimiser, kept
+
+        return first() if memory.switched is None else jax.lax.cond(memory.switched, second, first)
+
+    def _end_of_epoch(
+        self, memory: Memory, loss: Scalar, step: Int[Array, ""], batches: int
+    ) -> tuple[Memory, Bool[Array, ""]]:
+        """Count the loss of a step; at the end of an epoch reduce the rate, switch optimisers or stop."""
+        assert memory.total is not None
+        total, ended = memory.total + loss, (step + 1) % batches == 0
+        mean = total / batches
+
+        def below(bound: Any) -> Bool[Array, ""]:
+            return ended & (mean < jnp.asarray(bound, mean.dtype)) if bound is not None else jnp.zeros((), bool)
+
+        reaction = self.schedule.react(memory.reaction, mean, ended)
+        switched = None if memory.switched is None else memory.switched | below(self.switch_loss)
+        kept = with_fields(memory, total=jnp.where(ended, 0, total), reaction=reaction, switched=switched)
+        return kept, below(self.stop_loss) & ((step + 1) // batches >= jnp.asarray(self.stop_after))
 
 
 def _next_batch(memory: Memory, step: Int[Array, ""], data: Samples) -> tuple[Array | None, Samples]:
@@ -196,16 +259,14 @@ def _next_batch(memory: Memory, step: Int[Array, ""], data: Samples) -> tuple[Ar
     x, y = data.x[chosen], data.y[chosen]
     if batches * size == data.n:
         weight = None if data.weight is None else data.weight[chosen]
-    else:  # the last batch is smaller: what fills it up weighs nothing
+    else:  # the last batch is smaller: its padding has weight 0
         weight = (chosen >= 0).astype(y.dtype)
         weight = weight if data.weight is None else weight * data.weight[chosen]
     return order, Samples(x, y, weight)
 
 
-def _clipped_gradient(
-    trained: PyTree, frozen: PyTree, data: Samples, loss: Loss, radius: float
-) -> tuple[Scalar, PyTree]:
-    """Project each sample's gradient ∇ℓ_i onto the ball of ``radius``, then reduce as the loss does."""
+def _clipped(trained: PyTree, frozen: PyTree, data: Samples, loss: Loss, bound: float) -> tuple[Scalar, PyTree]:
+    """Project each sample's gradient ∇ℓ_i onto the ball of radius ``bound``, then reduce as the loss does."""
     weight = jnp.ones(data.n, data.dtype) if data.weight is None else data.weight
     total = jnp.sum(weight) if loss.reduction == "mean" else jnp.ones((), weight.dtype)
     bytes_each = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
@@ -219,19 +280,16 @@ def _clipped_gradient(
         x, y, share = block
         costs, slopes = jax.vmap(jax.value_and_grad(cost), in_axes=(None, 0, 0))(trained, x, y)
         norms = jax.vmap(optax.tree.norm)(slopes)
-        factors = share * jnp.minimum(1.0, radius / jnp.maximum(norms, jnp.finfo(share.dtype).tiny))
+        factors = share * jnp.minimum(1.0, bound / jnp.maximum(norms, jnp.finfo(share.dtype).tiny))
         value, sums = carry
         sums = jax.tree.map(lambda s, g: s + jnp.tensordot(factors, g, axes=1), sums, slopes)
         return (value + share @ costs, sums), None
 
-    def blocks(array: Array) -> Array:  # what fills up the last block repeats a sample and weighs nothing
-        count = -(-data.n // size)
-        return jnp.concatenate([array, jnp.repeat(array[:1], count * size - data.n, axis=0)]).reshape(
-            count, size, *array.shape[1:]
-        )
+    def blocks(array: Array) -> Array:  # the last block is padded with the first samples, of weight 0
+        return jnp.resize(array, (-(-data.n // size), size, *array.shape[1:]))
 
-    padding = jnp.zeros(-data.n % size, weight.dtype)
-    shares = jnp.concatenate([weight, padding]).reshape(-1, size)
+    shares = blocks(weight)
+    shares = jnp.where(np.arange(shares.size).reshape(shares.shape) < data.n, shares, 0)
     nothing = (jnp.zeros((), data.dtype), jax.tree.map(jnp.zeros_like, trained))
     (value, sums), _ = jax.lax.scan(add, nothing, (jax.tree.map(blocks, data.x), blocks(data.y), shares))
     return value / total, jax.tree.map(lambda leaf: leaf / total, sums)

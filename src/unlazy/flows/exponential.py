@@ -1,36 +1,23 @@
-"""Gradient flow in steps that stiffness does not limit: the residual is solved exactly, features set the step."""
+"""Gradient flow in steps that stiffness does not limit: the equation of the residual is solved exactly."""
 
 from __future__ import annotations
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._linalg import eigh
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._base import Coordinates, Method, Precision
-from unlazy.flows._state import (
-    Attempt,
-    Controller,
-    State,
-    check_tolerance,
-    count,
-    either,
-    failure,
-    finite,
-    judged_inputs,
-    number,
-    number_or_none,
-    output_scale,
-)
-from unlazy.losses import Loss, Squared, as_loss
+from unlazy.flows.method import Method, OutputControlled
+from unlazy.flows.state import JUDGED_TEST_INPUTS as JUDGED
+from unlazy.flows.state import Attempt, Controller, State, either, failure, finite, output_scale, root_mean_square
+from unlazy.losses import Loss
 from unlazy.networks import Network, Samples, View
 
-# Proportional to the error with some memory of the last one, so that steps settle without rejections.
+# The last error enters too, so that step sizes converge without rejections.
 _CONTROLLER, _PAST = Controller(power=0.2, safety=0.9, least=0.3, most=3.0), 0.1
 _PASSES = 3  # two gradients and a kernel, which costs as much
 
@@ -62,6 +49,15 @@ class Decay(eqx.Module):
         return (self.loading * (self.modes @ (integral * modes))).reshape(residual.shape)
 
 
+def check_linear_residual(method: Method, network: Network, other: str) -> None:
+    """Require a quadratic loss and true gradients, without which the residual does not obey r' = -Θ Ω r."""
+    name, loss = type(method).__name__, type(method.loss).__name__
+    if not method.loss.quadratic:
+        raise UserError(f"{name} needs a quadratic loss, and {loss} is not: use {other}.")
+    if network.clips_per_sample:
+        raise UserError(f"{name} needs true gradients, but the network was made with clip=...: use RungeKutta.")
+
+
 class Memory(eqx.Module):
     """What the next step starts from."""
 
@@ -71,19 +67,19 @@ class Memory(eqx.Module):
     decay: Decay  # in the last step's kernel
 
 
-class Exponential(Method):
+class Exponential(OutputControlled):
     """Exponential rule for squared loss: r' = -Θ̄ Ω r is solved exactly, Θ̄ being the kernel averaged over the step.
 
-    Along the flow the residual r = f - y obeys r' = -Θ(t) Ω r, where dL/df = Ω r. With the last step's kernel a step is
-    first guessed; slopes σ' averaged over the way to that guess give a Jacobian J̄ and a kernel Θ̄ = J̄ R J̄^T, and then
-    θ ← θ - R J̄^T Ω ∫ r dt with r from Θ̄. However stiff Θ is, only the motion of features limits the step: as they
-    settle, steps grow without bound. A gate that switches on the way counts for the part of it on which it is open, so
-    that kinks (ReLU) need no small steps of their own.
+    Along the flow the residual r = f - y obeys r' = -Θ(t) Ω r, where dL/df = Ω r. A step is first
+    predicted with the kernel of the last step; slopes σ' averaged along the path to that prediction give a Jacobian J̄
+    and a kernel Θ̄ = J̄ R J̄^T, and then θ ← θ - R J̄^T Ω ∫ r dt with r from Θ̄. However stiff Θ is, only the motion of
+    features limits the step: as they converge, steps grow without bound. A gate that switches along the path counts for
+    the part of it on which it is open, so that kinks (ReLU) need no small steps of their own.
 
-    Of each step, what Θ̄ predicts for the outputs (on the training inputs and up to 64 test inputs) is compared with
-    what they are; the root mean square of the difference stays below ``tolerance`` times that of the targets. Nothing
-    is asked of single neurons. For smooth activations the rule is of second order. A step costs two gradients, one
-    kernel and one eigendecomposition of an n k x n k matrix.
+    After each step the outputs that Θ̄ predicted (on the training inputs and up to 64 test inputs) are compared with the
+    true ones; the root mean square of the difference stays below ``tolerance`` times that of the targets. The error of
+    single neurons is not controlled. For smooth activations the rule is of second order. A step costs two gradients,
+    one kernel and one eigendecomposition of an n k x n k matrix.
 
     Parameters
     ----------
@@ -94,7 +90,7 @@ class Exponential(Method):
     max_steps
         Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
-        Constant size of all steps; if left out, the tolerance decides.
+        Constant size of all steps; chosen by the tolerance if omitted.
     coordinates
         ``"weights"``; ``"gram"``, where a layer is trained on fixed features; or ``"auto"``, the cheaper of the two:
         a gradient costs 4 m D n operations in weights and 2 m n² in Gram coordinates, which are the same flow up to
@@ -103,48 +99,31 @@ class Exponential(Method):
         ``"full"``, or ``"mixed"`` (Gram coordinates, float64 data): matrix products and activations in float32;
         coefficients, outputs and residuals are added up in float64.
     memory
-        Bound in GiB on what a run in Gram coordinates may take, all that is free if left out. Where not everything
-        fits, neurons are processed slab by slab, at up to twice the work.
+        Bound in GiB on the memory of a run in Gram coordinates; all that is free if omitted. If not everything fits,
+        neurons are processed slab by slab, at up to twice the work.
     devices
-        Number of devices that share the neurons; if left out, all whose number divides the width.
+        Number of devices that share the neurons; the largest that divides the width if omitted.
     """
 
-    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
-    tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
-    max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
-    step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
-    coordinates: Coordinates = eqx.field(static=True, default="auto")
-    precision: Precision = eqx.field(static=True, default="full")
-    memory: float | None = eqx.field(static=True, default=None)
-    devices: int | None = eqx.field(static=True, default=None)
-
     def check(self, network: Network, data: Dataset) -> None:
-        """Squared loss and a tolerance within reach."""
-        if not self.loss.quadratic:
-            raise UserError(
-                f"Exponential needs a quadratic loss, and {type(self.loss).__name__} is not: use GradientFlow."
-            )
-        if network.clips_per_sample:
-            raise UserError(
-                "Exponential needs the true gradient, but this network was made with clip=...: use RungeKutta, or drop "
-                "clip."
-            )
-        check_tolerance(self.tolerance, self.step, data)
+        """Require a quadratic loss, true gradients, and a tolerance above rounding error."""
+        check_linear_residual(self, network, "GradientFlow")
+        super().check(network, data)
 
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Choose a first step well below the fastest time scale."""
-        view = network.view(judged_inputs(data))
+        x = data.judged(JUDGED)
+        view = network.view(x)
         f = view.outputs[: data.n]
-        kernel = network.chord(view, jnp.zeros_like(f), judged_inputs(data)).kernel[: data.n]
-        decay = Decay(kernel, data, self.loss)
+        decay = Decay(network.chord(view, jnp.zeros_like(f), x).kernel[: data.n], data, self.loss)
         largest = decay.rates[-1]
         first = 0.1 / jnp.maximum(largest, jnp.finfo(f.dtype).tiny) if self.step is None else self.step
         memory = Memory(jnp.ones((), f.dtype), output_scale(f, data), view, decay)
         return State.initial(network, memory, jnp.asarray(first, f.dtype), evaluations=1, check=(f, largest))
 
     def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
-        """Guess with the last kernel, then step with the kernel averaged over the way to that guess."""
-        memory, x = state.memory, judged_inputs(data)
+        """Predict with the last kernel, then step with the kernel averaged along the path to that prediction."""
+        memory, x = state.memory, data.judged(JUDGED)
         here, before = eqx.combine(state.trained, frozen), memory.view
         residual = before.outputs[: data.n] - data.y
         chord = here.chord(before, memory.decay.signal(residual, size), x)
@@ -152,21 +131,16 @@ class Exponential(Method):
         signal = decay.signal(residual, size)
         moved = jax.tree.map(jnp.add, state.trained, chord.response(signal))
         after = eqx.combine(moved, frozen).view(x)
-        error = _defect(before, after, chord.kernel, signal) / memory.scale
+        # The error of the step is what the kernel did not predict of the change of the outputs.
+        predicted = chord.kernel.reshape(-1, signal.size) @ signal.reshape(-1)
+        error = root_mean_square((after.outputs - before.outputs).reshape(-1) + predicted) / memory.scale
         good = finite(moved, error)
         keep, step, ratio = good, state.step, memory.ratio
         if self.step is None:
             keep, step, ratio = _CONTROLLER(size, error, self.tolerance, good, memory.ratio**_PAST)
-        # Far below the fastest time scale nothing is gained any more: what is left is rounding, or not a number.
+        # Far below the fastest time scale smaller steps do not help: the error is rounding, or not a number.
         stuck = ~keep & (size * memory.decay.rates[-1] < 1e-6)
-        # The attempt's kernel serves the next guess even where the attempt was rejected, if it is finite.
+        # The kernel of a rejected attempt still serves the next prediction, if it is finite.
         rejected = Memory(memory.ratio, memory.scale, before, either(good, decay, memory.decay))
         accepted = Memory(ratio, memory.scale, after, decay)
         return Attempt(moved, accepted, size, keep, step, state.step, rejected, failure(stuck, good), error, _PASSES)
-
-
-def _defect(before: View, after: View, kernel: Array, signal: Outputs) -> Float[Array, ""]:
-    """Root mean square of what the kernel did not foresee in the outputs."""
-    foreseen = kernel.reshape(-1, signal.size) @ signal.reshape(-1)
-    miss = (after.outputs - before.outputs).reshape(-1) + foreseen
-    return jnp.sqrt(jnp.mean(jnp.square(miss)))

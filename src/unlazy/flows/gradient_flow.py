@@ -1,4 +1,4 @@
-"""Gradient flow itself, θ' = -R ∇L(θ): one tolerance, and the method that suits the problem."""
+"""Gradient flow θ' = -R ∇L(θ) to one tolerance, by the method that suits the problem."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy._registry import check_maker, find, kebab
 from unlazy.data import Dataset
-from unlazy.flows._base import Coordinates, Flow, Method
-from unlazy.flows._state import count, number
 from unlazy.flows.exponential import Exponential
+from unlazy.flows.method import Coordinates, Flow, Method, count, number
 from unlazy.flows.runge_kutta import RungeKutta
 from unlazy.flows.stabilised import Stabilised
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, with_fields
 
 _OPTIONS = ("loss", "tolerance", "max_steps", "coordinates", "precision", "memory", "devices")
-# These are found without the registry, as modules that the registry imports make flows by these methods.
+# These are found without the registry, because modules that the registry imports make flows by these methods.
 _OURS = {kebab(one.__name__): one for one in (Exponential, Stabilised, RungeKutta)}
 _FINE = 1e-6  # below this a method of fifth order pays
 _MAX_OUTPUTS = 3000  # n k beyond which an eigendecomposition per step costs more than it saves
@@ -49,8 +48,8 @@ class GradientFlow(Flow):
         ``"auto"``: `Exponential` for squared loss on a smooth two-layer network (up to 3000 outputs n k), `Stabilised`
         for other losses, networks and sizes and wherever there are kinks, and `RungeKutta` for tolerances below 1e-6
         and for networks from small weights; the tolerance then bounds the relative error of the parameters. Or the
-        name of any `Method` in the registry, your own included, or ``package.module:Thing``; those of the other options
-        that it has are handed on to it. Or a `Method` with all its options, beside which no other option is given.
+        name of any `Method` in the registry, your own included, or ``package.module:Thing``; it receives those of the
+        other options that it has. Or a `Method` with all its options; no other option may then be given.
     coordinates, memory, devices
         As for `Exponential`.
     precision
@@ -69,7 +68,7 @@ class GradientFlow(Flow):
 
     def __check_init__(self) -> None:
         if not (float(self.tolerance) > 0 and np.isfinite(float(self.tolerance))):
-            raise UserError(f"The tolerance is a positive number, not {float(self.tolerance):g}: try 1e-4.")
+            raise UserError(f"The tolerance must be a positive number, not {float(self.tolerance):g}: try 1e-4.")
         if self.method != "auto":
             self._named()
 
@@ -84,13 +83,13 @@ class GradientFlow(Flow):
         return with_fields(method, precision="mixed") if large and hasattr(method, "precision") else method
 
     def resume(self, previous: Method) -> Method:
-        """Continue by the same method in the same coordinates, to this flow's tolerance."""
+        """Continue with the same method in the same coordinates, to the tolerance of this flow."""
         own = None if self.method == "auto" else self._named()
         if isinstance(self.method, str) and isinstance(previous, tuple(_OURS.values())):
             own = self._made(type(previous))
         if own is None:
             name = type(previous).__name__
-            raise UserError(f"A run by {name} cannot go on as gradient flow: extend it by the same flow.")
+            raise UserError(f"A run by {name} cannot be continued as gradient flow: extend it by the same flow.")
         return own.resume(previous)
 
     def _chosen(self, network: Network, data: Dataset) -> Method:
@@ -101,7 +100,7 @@ class GradientFlow(Flow):
         return self._made(Exponential if solvable and network.cheap_kernel else Stabilised)
 
     def _named(self) -> Method:
-        """Return the method that was given, itself or by name, and refuse options that it does not have."""
+        """Return the method that was given, itself or by name, and reject options that it does not have."""
         given, name, handed = self.method, type(self.method).__name__, set()
         if isinstance(given, str):
             name, given = given, _OURS.get(kebab(given)) or find("flow", given)

@@ -7,18 +7,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from unlazy._errors import UserError
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
-from unlazy.flows._base import Method
-from unlazy.flows._state import Attempt, State
-from unlazy.flows.exponential import Decay
+from unlazy.flows.exponential import Decay, check_linear_residual
+from unlazy.flows.method import Method
+from unlazy.flows.state import Attempt, State
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, TangentModel, split_trained, with_fields
 
 
 class Memory(eqx.Module):
-    """The clock, the residual at t = 0, and how it decays."""
+    """The time, the residual at t = 0, and how it decays."""
 
     clock: Scalar
     residual: Outputs
@@ -40,14 +39,8 @@ class Linearised(Method):
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Only squared loss has a closed form."""
-        if not self.loss.quadratic:
-            raise UserError(
-                "The linearised flow has a closed form for quadratic losses only, and "
-                f"{type(self.loss).__name__} is not: run GradientFlow on TangentModel(network) instead."
-            )
-        if network.clips_per_sample:
-            raise UserError("Linearised needs the true gradient, but this network was made with clip=...: drop clip.")
+        """Require a quadratic loss, which alone has a closed form, and true gradients."""
+        check_linear_residual(self, network, "GradientFlow on TangentModel(network)")
 
     def prepare(self, network: Network, data: Dataset) -> Prepared:
         """Train the linearisation, in weights."""

@@ -14,8 +14,8 @@ from jaxtyping import Array
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows._base import Coordinates, Method, Precision
-from unlazy.flows._state import Attempt, State, count, failure, finite, length, number, number_or_none, velocity
+from unlazy.flows.method import GramMethod, count, number, number_or_none
+from unlazy.flows.state import Attempt, State, failure, finite, length, velocity
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, split_trained
 
@@ -27,7 +27,7 @@ class Memory(eqx.Module):
     controller: PyTree
 
 
-class RungeKutta(Method):
+class RungeKutta(GramMethod):
     """Integrates the flow of any network and loss with error control on its parameters.
 
     Each step's estimated error stays below ``atol + rtol |θ|`` (root mean square over all trained parameters). Steps
@@ -46,7 +46,7 @@ class RungeKutta(Method):
     max_steps
         Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
-        Constant size of all steps; if left out, the tolerances decide.
+        Constant size of all steps; chosen by the tolerances if omitted.
     solver
         Any Runge-Kutta method of Diffrax.
     coordinates, precision, memory, devices
@@ -59,40 +59,25 @@ class RungeKutta(Method):
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
     step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
     solver: diffrax.AbstractSolver = diffrax.Tsit5()
-    coordinates: Coordinates = eqx.field(static=True, default="auto")
-    precision: Precision = eqx.field(static=True, default="full")
-    memory: float | None = eqx.field(static=True, default=None)
-    devices: int | None = eqx.field(static=True, default=None)
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Tolerances must be positive and within reach of the precision."""
+        """Require positive tolerances above rounding error, or a positive step."""
         rtol, atol, eps = float(self.rtol), float(self.atol), float(jnp.finfo(data.x.dtype).eps)
-        if self.step is not None:
-            if not float(self.step) > 0:
-                raise UserError(f"A constant step must be positive, not {float(self.step):g}.")
-            return
-        if not (rtol >= 0 and atol >= 0 and np.isfinite(rtol + atol)) or rtol + atol == 0:
+        if self.step is not None and not float(self.step) > 0:
+            raise UserError(f"A constant step must be positive, not {float(self.step):g}.")
+        if self.step is None and not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < np.inf):
+            raise UserError(f"rtol = {rtol:g} and atol = {atol:g} must be positive numbers: try rtol = 1e-6.")
+        if self.step is None and max(rtol, atol) < 8 * eps:
             raise UserError(
-                f"Tolerances must be positive numbers, not rtol = {rtol:g}, atol = {atol:g}: try rtol = 1e-6."
-            )
-        if max(rtol, atol) < 8 * eps:
-            raise UserError(
-                f"rtol = {rtol:g} and atol = {atol:g} are both below the rounding of {data.x.dtype} ({eps:.1g}): "
-                f"try rtol = {64 * eps:.0e} or more, or float64."
+                f"rtol = {rtol:g}, atol = {atol:g} are below rounding of {data.x.dtype}: try {64 * eps:.0e} or float64."
             )
 
     def _terms(self) -> diffrax.ODETerm:
-        # Autonomous, so the solver may believe that every step starts at 0: no digits are lost to a large t.
+        # The flow is autonomous, so every step may start at time 0: no digits are lost to a large t.
         return diffrax.ODETerm(lambda _, y, args: velocity(y, *args))
 
-    def _stages(self) -> int:
-        tableau = getattr(self.solver, "tableau", None)
-        if tableau is None:
-            return 1  # Euler and its like
-        return tableau.num_stages - bool(getattr(tableau, "fsal", False))
-
     def _controller(self, dtype: jnp.dtype) -> diffrax.PIDController:
-        # Proportional and integral: steps bounded by stability then settle instead of being rejected now and again.
+        # Proportional and integral: steps limited by stability then converge instead of being rejected repeatedly.
         rtol, atol = (jnp.asarray(tol, dtype) for tol in (self.rtol, self.atol))
         return diffrax.PIDController(rtol=rtol, atol=atol, pcoeff=0.3, icoeff=0.4)
 
@@ -107,18 +92,18 @@ class RungeKutta(Method):
                 terms, zero, unit, trained, None, args, self.solver.func, order
             )
         solver = self.solver.init(terms, zero, step, trained, args)
-        # Flags are made arrays too, so that the state never changes its types.
+        # Flags become arrays too, so that the types in the state never change.
         step, memory = jax.tree.map(jnp.asarray, (step, Memory(solver, control)))
         return State.initial(network, memory, step, remaining=zero, evaluations=1, check=velocity(trained, *args))
 
     def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
-        """Make one step of the solver, and ask the controller."""
+        """Make one step of the solver, which the controller accepts or rejects."""
         args, terms, dtype = (frozen, data, self.loss), self._terms(), state.remaining.dtype
         zero, info, memory = jnp.zeros((), dtype), jnp.finfo(dtype), state.memory
         y, error, _, solver, _ = self.solver.step(terms, zero, size, state.trained, args, memory.solver, False)
         good = finite(y)
         if self.step is None:
-            # A step over the edge of what is finite has no error estimate; call it infinitely bad.
+            # A step that overflows has no error estimate: it counts as infinitely bad.
             error = jax.tree.map(lambda leaf: jnp.where(jnp.isfinite(leaf), leaf, jnp.inf), error)
             order: Any = self.solver.error_order(terms)
             keep, t0, t1, _, control, _ = self._controller(dtype).adapt_step_size(
@@ -130,13 +115,8 @@ class RungeKutta(Method):
             stuck = ~keep & (change <= 4 * info.eps * length(state.trained))
         else:
             keep, control, step, stuck, missed = good, None, state.step, ~good, jnp.nan
-        return Attempt(
-            y,
-            Memory(solver, control),
-            size,
-            keep,
-            step,
-            failure=failure(jnp.asarray(stuck | ~jnp.isfinite(step)), good),
-            error=jnp.asarray(missed),
-            evaluations=self._stages(),
-        )
+        ended = failure(jnp.asarray(stuck | ~jnp.isfinite(step)), good)
+        tableau = getattr(self.solver, "tableau", None)  # Euler has none
+        stages = 1 if tableau is None else tableau.num_stages - bool(getattr(tableau, "fsal", False))
+        memory = Memory(solver, control)
+        return Attempt(y, memory, size, keep, step, failure=ended, error=jnp.asarray(missed), evaluations=stages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -11,24 +12,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
-from unlazy.data import Dataset
-from unlazy.flows._base import Coordinates, Method, Precision
-from unlazy.flows._state import (
-    Attempt,
-    Controller,
-    State,
-    check_tolerance,
-    count,
-    failure,
-    finite,
-    judged_inputs,
-    length,
-    number,
-    number_or_none,
-    output_scale,
-    velocity,
-)
-from unlazy.losses import Loss, Squared, as_loss
+from unlazy.flows.method import OutputControlled
+from unlazy.flows.state import JUDGED_TEST_INPUTS as JUDGED
+from unlazy.flows.state import Attempt, Controller, State, failure, finite, length, output_scale, velocity
+from unlazy.flows.state import root_mean_square as rms
+from unlazy.losses import Loss
 from unlazy.networks import Network, Samples, split_trained
 
 MIN_STAGES = 3
@@ -46,8 +34,11 @@ ERROR_SHARE = 0.05  # of the last error in a power iteration
 TRUSTED_CUT = 0.5  # a step cut to less than this share of what the tolerance allows needs no error estimate
 
 
+Slope = Callable[[PyTree], PyTree]  # θ ↦ -R ∇L(θ)
+
+
 class Memory(eqx.Module):
-    """What is known where a step starts."""
+    """What is known at the start of a step."""
 
     scale: Scalar  # of the outputs
     velocity: PyTree  # θ' = -R ∇L
@@ -57,7 +48,7 @@ class Memory(eqx.Module):
     error: Float[Array, "n *k"]  # of the last step in the training outputs, accepted or not
 
 
-class Stabilised(Method):
+class Stabilised(OutputControlled):
     """Second-order Runge-Kutta-Chebyshev method, for any loss and network, with error control on the outputs only.
 
     Along the flow the residual decays at rates up to λ, the largest eigenvalue of Ω^½ Θ Ω^½ with Ω = d²L/df². A
@@ -85,19 +76,6 @@ class Stabilised(Method):
         As for `Exponential`.
     """
 
-    loss: Loss = eqx.field(default=Squared(), converter=as_loss)
-    tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
-    max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
-    step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
-    coordinates: Coordinates = eqx.field(static=True, default="auto")
-    precision: Precision = eqx.field(static=True, default="full")
-    memory: float | None = eqx.field(static=True, default=None)
-    devices: int | None = eqx.field(static=True, default=None)
-
-    def check(self, network: Network, data: Dataset) -> None:
-        """A tolerance within reach, or a positive step."""
-        check_tolerance(self.tolerance, self.step, data)
-
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""
         trained, frozen = split_trained(network)
@@ -112,6 +90,7 @@ class Stabilised(Method):
     def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
         """Follow the fastest rate, and take as many stages as it asks for."""
         m, here, info = state.memory, eqx.combine(state.trained, frozen), jnp.finfo(size.dtype)
+        slope_at: Slope = functools.partial(velocity, frozen=frozen, data=data, loss=self.loss)
         shortest, longest = (REACH * (stages**2 - 1) for stages in (MIN_STAGES, MAX_STAGES))
         due = (state.steps + state.rejected) % ITERATION_PERIOD == 0
         iterate = due | (~m.converged & (RATE_GROWTH * RATE_MARGIN * m.rate * size > shortest))
@@ -128,14 +107,17 @@ class Stabilised(Method):
         fewest = jnp.maximum(jnp.ceil(MIN_STAGES_KINKED * size / uncut), MIN_STAGES) if kinked else MIN_STAGES
         stages = jnp.clip(stages, fewest, MAX_STAGES).astype(jnp.int32)
         rows = jnp.asarray(_table(kinked), size.dtype)[stages]
-        change, missed = _chebyshev(rows, stages, size, state.trained, m.velocity, frozen, data, self.loss)
+        change, missed = _chebyshev(slope_at, rows, stages, size, state.trained, m.velocity)
         moved = jax.tree.map(jnp.add, state.trained, change)
-        speed = velocity(moved, frozen, data, self.loss)
+        speed = slope_at(moved)
         trusted = (size < TRUSTED_CUT * uncut) & ~due & (self.step is None)
+
+        def estimate() -> tuple[Outputs, Scalar]:  # the error of the training outputs, and its relative size on all
+            outputs = here.push(data.judged(JUDGED), missed)
+            return outputs[: data.n], rms(outputs) / m.scale
+
         last_error, error = jax.lax.cond(
-            trusted,
-            lambda: (m.error, (jnp.asarray(self.tolerance, size.dtype) * (size / uncut) ** 3)),
-            lambda: _output_error(here.push(judged_inputs(data), missed), m.scale, data.n),
+            trusted, lambda: (m.error, jnp.asarray(self.tolerance, size.dtype) * (size / uncut) ** 3), estimate
         )
         good = finite(moved, speed, error)
         if self.step is None:
@@ -156,14 +138,7 @@ class Stabilised(Method):
         return Attempt(moved, accepted, size, keep, step, uncut, rejected, failure(stuck, good), error, cost)
 
 
-def _output_error(missed: Array, scale: Scalar, n: int) -> tuple[Outputs, Scalar]:
-    # The error of a step in the outputs: what it is on training inputs, and its relative size on all.
-    return missed[:n], _size(missed) / scale
-
-
-def _converged_rate(
-    network: Network, data: Samples, loss: Loss, mode: Outputs
-) -> tuple[Outputs, Scalar, Int[Array, ""]]:
+def _converged_rate(network: Network, data: Samples, loss: Loss, mode: Outputs) -> tuple[Outputs, Scalar, Array]:
     """The fastest mode and its rate, by power iteration from scratch, and how many iterations that took."""
 
     def changing(found: tuple[Outputs, Scalar, Scalar, Array]) -> Array:
@@ -200,20 +175,13 @@ def _power_iteration(network: Network, data: Samples, loss: Loss, mode: Outputs)
 
 
 def _chebyshev(
-    rows: Float[Array, "rows 5"],
-    stages: Int[Array, ""],
-    size: Scalar,
-    trained: PyTree,
-    speed: PyTree,
-    frozen: PyTree,
-    data: Samples,
-    loss: Loss,
+    slope_at: Slope, rows: Float[Array, "rows 5"], stages: Int[Array, ""], size: Scalar, trained: PyTree, speed: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """One step's change of the parameters and the error in it, both by the formulas of `coefficients`."""
+    """The change of the parameters in one step and its error, both by the formulas of `coefficients`."""
 
     def stage(j: Int[Array, ""], latest: tuple[PyTree, PyTree, PyTree]) -> tuple[PyTree, PyTree, PyTree]:
         older, newer, missed = latest
-        slope = velocity(jax.tree.map(jnp.add, trained, newer), frozen, data, loss)
+        slope = slope_at(jax.tree.map(jnp.add, trained, newer))
         mu, nu = rows[j, 0], rows[j, 1]
         now, start, part = size * rows[j, 2], size * rows[j, 3], size * rows[j, 4]
         newest = jax.tree.map(lambda d, e, f, g: mu * d + nu * e + now * f + start * g, newer, older, slope, speed)
@@ -281,7 +249,3 @@ def _estimate(rows: np.ndarray) -> np.ndarray:
     shapes[:, 0] /= 2  # smooth and even about j = 0, which counts half on either side
     moments = np.stack([np.ones(stages), times, a[:-1] @ times])
     return np.linalg.solve(moments @ shapes.T, [0, 0, 1 / 15]) @ shapes
-
-
-def _size(values: Array) -> Scalar:
-    return jnp.sqrt(jnp.mean(jnp.square(values)))

@@ -1,29 +1,47 @@
-"""The lab: recipes, the runs they describe, and the store that keeps what came of them."""
+"""The lab: recipes, the runs that they describe, and the store of their results."""
 
-from unlazy.lab.build import build
+from unlazy.lab.answers import Answer, Diagnosis, Part, Saved
 from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
+from unlazy.lab.coordinates import CoordinateCheck, LayerCheck, coordinate_check
+from unlazy.lab.diagnosis import diagnose, diagnose_checkpoints, diagnose_widths
 from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
 from unlazy.lab.made_by import OtherCode, provenance
+from unlazy.lab.rates import RateTransfer, rate_transfer
 from unlazy.lab.recipe import Experiment, Recipe, Times, draw_data, instantiate, parse, read
 from unlazy.lab.runner import Interrupted, Lab
+from unlazy.lab.sections import build
+from unlazy.lab.slopes import Slope, fit_slope
 from unlazy.lab.store import Store, read_run
 
 __all__ = [
+    "Answer",
     "Certificate",
+    "CoordinateCheck",
+    "Diagnosis",
     "Experiment",
     "Interrupted",
     "Kept",
     "Lab",
+    "LayerCheck",
     "Note",
     "OtherCode",
+    "Part",
+    "RateTransfer",
     "Recipe",
+    "Saved",
+    "Slope",
     "Store",
     "Times",
     "build",
     "canonical",
     "certify",
+    "coordinate_check",
+    "diagnose",
+    "diagnose_checkpoints",
+    "diagnose_widths",
     "draw_data",
+    "fit_slope",
     "identify",
     "instantiate",
     "keep",
@@ -31,6 +49,7 @@ __all__ = [
     "notes",
     "parse",
     "provenance",
+    "rate_transfer",
     "read",
     "read_run",
 ]

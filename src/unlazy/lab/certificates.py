@@ -1,7 +1,8 @@
-"""Asks theorems about a recipe: about its stored run, with the probes that the theorems need evaluated on snapshots."""
+"""Check theorems on the stored run of a recipe; the probes that they need are evaluated on snapshots."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,14 +24,22 @@ from unlazy.theory import Finding, Theorem
 
 
 class Certificate(NamedTuple):
-    """What one theorem says of one seed."""
+    """The finding of one theorem on one seed.
+
+    Attributes
+    ----------
+    theorem, seed
+        The theorem and the seed.
+    finding
+        The verdict, with its numbers and hypotheses.
+    """
 
     theorem: Theorem
     seed: int
     finding: Finding
 
     def summary(self) -> dict[str, Any]:
-        """Give it as plain values; a number that is not finite becomes None, for JSON has none."""
+        """Return the certificate as plain values; numbers that are not finite become None, as JSON has none."""
         finding = self.finding
         return {
             "theorem": self.theorem.key,
@@ -47,54 +56,53 @@ class Certificate(NamedTuple):
 
 
 def certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certificate]:
-    """Ask theorems about every seed of a recipe.
+    """Check theorems on every seed of a recipe.
 
     Parameters
     ----------
     recipe
-        The recipe. What the lab has stored of it is used; the rest is computed and stored.
+        The recipe. Its stored results are used; the rest is computed and stored.
     theorems
         The theorems. Probes that they need are evaluated on stored snapshots.
     lab
-        The lab, whose ``tell`` hears of progress.
+        The lab, whose ``tell`` is called with the progress.
     """
     with jax.enable_x64(True):  # as in `Lab.run`
-        return _certify(recipe, theorems, lab)
-
-
-def _certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certificate]:
-    lab.run(recipe)
-    runs = lab.trajectories(recipe)
-    needed = [theory.needs(run.start, run.data, list(theorems)) for run in runs]
-    if any(needed):
+        lab.run(recipe)
+        runs = lab.trajectories(recipe)
         more: dict[str, Probe] = {}
-        for some in needed:
-            for name, probe in some.items():
-                known = [*runs[0].probes.values(), *more.values()]
-                if not any(type(probe) is type(one) and bool(eqx.tree_equal(probe, one)) for one in known):
-                    more[_free(name, {*runs[0].probes, *more})] = probe
+        for run in runs:
+            for name, probe in theory.needs(run.start, run.data, list(theorems)).items():
+                known = runs[0].probes | more
+                if not any(type(probe) is type(one) and bool(eqx.tree_equal(probe, one)) for one in known.values()):
+                    while name in known:
+                        name = f"theory-{name}"
+                    more[name] = probe
         if more:
             runs = lab.trajectories(recipe, more)
-    return [
-        Certificate(theorem, recipe.seed + index, theorem.check(run))
-        for index, run in enumerate(runs)
-        for theorem in theorems
-    ]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """Give a name that no other probe has."""
-    while name in taken:
-        name = f"theory-{name}"
-    return name
+        return [
+            Certificate(theorem, seed, theorem.check(run))
+            for seed, run in zip(recipe.all_seeds, runs, strict=True)
+            for theorem in theorems
+        ]
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not float("-inf") < value < float("inf") else float(value)
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What theorems said of a recipe, as it is kept: one summary a theorem and seed."""
+    """Stored certificates of a recipe.
+
+    Attributes
+    ----------
+    name, recipe
+        The name of the recipe, and the recipe as JSON.
+    findings
+        A `Certificate.summary` for each theorem and seed.
+    made_by
+        The versions and the machine, as `provenance` returns them.
+    """
 
     name: str
     recipe: str
@@ -103,14 +111,24 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
-    """Keep what theorems said of ``recipe``; another call about other theorems adds to it."""
+    """Store certificates of a recipe. Those of other theorems that are stored already remain.
+
+    Parameters
+    ----------
+    folder
+        The folder of results.
+    recipe
+        The recipe.
+    found
+        What `certify` returned.
+    """
     store = Store(folder)
     path = store.folder / "certificates" / f"{store.path(recipe).stem}.json"
     new = [one.summary() for one in found]
     asked = {one["theorem"] for one in new}
     with writing("What the theorems said", path, "choose another --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with held(path.with_suffix(".claim")):  # else of two processes that add to it, one would be lost
+        with held(path.with_suffix(".claim")):  # so that two processes can add to the file
             old = [one for one in _read(path).findings if one["theorem"] not in asked] if path.exists() else []
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
             whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
@@ -120,7 +138,13 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
 
 
 def kept(folder: Path) -> list[Kept]:
-    """Read all that theorems have said of recipes in ``folder``."""
+    """Read all stored certificates.
+
+    Parameters
+    ----------
+    folder
+        The folder of results.
+    """
     return [_read(path) for path in sorted((folder / "certificates").glob("*.json"))]
 
 

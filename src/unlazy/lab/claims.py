@@ -1,8 +1,8 @@
 """Claims: how several processes share the work in one folder.
 
-A process that computes a trajectory holds a claim on it: a small file that names process and machine and is touched
-every few seconds. Other processes take something else meanwhile, or wait. A claim is dead if its process is gone (on
-the same machine) or if it has not been touched for `LIMIT` seconds; then exactly one other process takes it over.
+A process that computes a trajectory holds a claim on it: a small file that names the process and machine and is touched
+every few seconds. Other processes compute something else meanwhile, or wait. A claim is dead if its process has ended
+(on the same machine) or if it has not been touched for `LIMIT` seconds; then exactly one other process takes it over.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import psutil
 
 from unlazy._files import atomic_write
 
-LIMIT = 120.0  # seconds without a sign of life after which a claim is dead, also where its process cannot be asked
-_BEAT = 5.0  # seconds between two signs of life
+LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
+_BEAT = 5.0  # seconds between two touches
 
 
 @contextlib.contextmanager
 def claimed(paths: list[Path]) -> Iterator[list[Path]]:
-    """Claim what is free among ``paths`` for the length of the block; give those that were free."""
+    """Claim those of ``paths`` that are free for the duration of the block, and yield them."""
     mine = {path: note for path in paths if (note := _take(path)) is not None}
     done = threading.Event()
     beat = threading.Thread(target=_beat, args=(list(mine), done), daemon=True)
@@ -41,13 +41,13 @@ def claimed(paths: list[Path]) -> Iterator[list[Path]]:
         done.set()
         for path, note in mine.items():
             with contextlib.suppress(OSError):
-                if path.read_bytes() == note:  # else it was taken over, as this process was stopped for long
+                if path.read_bytes() == note:  # otherwise it was taken over while this process was suspended
                     path.unlink()
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Claim ``path`` for the length of the block, and wait for it if another process has it."""
+    """Claim ``path`` for the duration of the block, and wait for it if another process has it."""
     while True:
         with claimed([path]) as mine:
             if mine:
@@ -64,16 +64,9 @@ def _beat(paths: list[Path], done: threading.Event) -> None:
 
 
 def _take(path: Path) -> bytes | None:
-    """Claim ``path``; None if another process has it."""
-    note = json.dumps(
-        {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "started": psutil.Process().create_time(),
-            "claimed": time.time(),
-            "token": secrets.token_hex(8),
-        }
-    ).encode()
+    """Claim ``path`` and return the contents of the claim; None if another process has it."""
+    process = {"pid": os.getpid(), "host": socket.gethostname(), "started": psutil.Process().create_time()}
+    note = json.dumps(process | {"claimed": time.time(), "token": secrets.token_hex(8)}).encode()
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
     except FileExistsError:
@@ -87,12 +80,12 @@ def _take_over(path: Path, note: bytes) -> bool:
     """Replace a dead claim by ``note``; of several processes that try, one succeeds."""
     try:
         old, touched = path.read_bytes(), path.stat().st_mtime
-    except OSError:  # it has just gone: whoever comes next claims it
+    except OSError:  # it has just been removed: the next attempt will claim it
         return False
     if not _dead(old, touched):
         return False
-    # Whoever creates this file may replace this very claim. It is looked at once more, as another process may have been
-    # quicker, and its claim is alive.
+    # The process that creates this file may replace this claim. The claim is read once more, as another process may
+    # have replaced it before.
     right = path.with_name(f"{path.name}.{hashlib.sha256(old).hexdigest()[:16]}")
     try:
         os.close(os.open(right, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
@@ -118,14 +111,14 @@ def _dead(note: bytes, touched: float) -> bool:
     if time.time() - touched > LIMIT:
         return True
     try:
-        told: dict[str, Any] = json.loads(note)
-        if told["host"] != socket.gethostname():
+        claim: dict[str, Any] = json.loads(note)
+        if claim["host"] != socket.gethostname():
             return False
-        process = psutil.Process(int(told["pid"]))
+        process = psutil.Process(int(claim["pid"]))
         if process.status() == psutil.STATUS_ZOMBIE:
             return True
-        return abs(process.create_time() - float(told["started"])) > 1.0  # the number belongs to another process now
+        return abs(process.create_time() - float(claim["started"])) > 1.0  # the number belongs to another process now
     except psutil.NoSuchProcess:
         return True
-    except (ValueError, KeyError, TypeError, psutil.Error):  # being written just now, or not ours to ask about
+    except (ValueError, KeyError, TypeError, psutil.Error):  # just being written, or of a process of another user
         return False

@@ -1,4 +1,4 @@
-"""What a run *is*, apart from how it is called, spelled and observed.
+"""The identity of a run: what is computed, whatever its name, spelling and observations.
 
 A *trajectory* is data, network, flow, seed and precision. *Times and probes* say how it is observed. The name of a
 recipe and its number of seeds are neither. A trajectory's identity is a SHA-256 digest of its normal form: members with
@@ -18,7 +18,7 @@ import re
 import secrets
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,17 +28,19 @@ import numpy as np
 from unlazy import _registry
 from unlazy._errors import UserError
 from unlazy._files import sha256
+from unlazy._inputs import plain_leaf
 from unlazy._listing import FILLED
-from unlazy._registry import base_of, find, kebab, kind_of, load, members
+from unlazy._registry import base_of, find, kebab, load, members
 from unlazy.flows import Observe, OnlyAtEnd
-from unlazy.lab.build import VALUES, Section, accepted, build, convert, find_maker, hints_of, right_kind
+from unlazy.lab import sections
 from unlazy.lab.recipe import Recipe, build_probes
+from unlazy.lab.sections import Section
 from unlazy.lab.tracks import array_digest
 
 RESULTS = 1  # raised whenever unlazy computes other numbers from the same recipe: stored results are then not used
 
 _LIBRARIES = {"unlazy", "jax", "jaxlib", "equinox", "optax", "diffrax", "lineax", "numpy", "scipy", "builtins"}
-_KNOWN = {"unlazy", "equinox", "diffrax", "optax", *VALUES}  # versions known, or bases of nearly everything
+_KNOWN = {"unlazy", "equinox", "diffrax", "optax", *sections.VALUES}  # versions known, or bases of nearly everything
 _MOST_FILES = 1000  # of a plug-in's package; of a larger one only the module itself is compared
 _SESSION = secrets.token_hex(8)  # stands for what cannot be recognised in another process
 
@@ -54,18 +56,27 @@ class Identity(NamedTuple):
         The probes by label.
     digests
         The digest of each probe by label; a probe observed only at the end has that of the probe itself.
+    times
+        The times to observe.
     view
-        The digest of all of it together, with times.
+        The digest of all of it together.
     """
 
     trajectories: dict[int, str]
     probes: dict[str, Observe]
     digests: dict[str, str]
+    times: np.ndarray
     view: str
 
 
 def identify(recipe: Recipe) -> Identity:
-    """Find out what ``recipe`` is; a wrong name or option raises a `UserError`."""
+    """Compute the identity of a recipe. A wrong name or option raises a `UserError`.
+
+    Parameters
+    ----------
+    recipe
+        The recipe.
+    """
     with jax.enable_x64(True):
         described = Description()
         common = {
@@ -79,17 +90,17 @@ def identify(recipe: Recipe) -> Identity:
         probes = build_probes(recipe)
     trajectories = {
         seed: digest(common | {"seed": seed, "data seed": recipe.seed if recipe.same_data else seed})
-        for seed in range(recipe.seed, recipe.seed + recipe.seeds)
+        for seed in recipe.all_seeds
     }
     digests = {label: probe_digest(probe) for label, probe in probes.items()}
     observed = {label: [digests[label], isinstance(probe, OnlyAtEnd)] for label, probe in probes.items()}
-    return Identity(
-        trajectories, probes, digests, digest([list(trajectories.values()), recipe.grid().tolist(), observed])
-    )
+    times = recipe.grid()
+    view = digest([list(trajectories.values()), times.tolist(), observed])
+    return Identity(trajectories, probes, digests, times, view)
 
 
 def probe_digest(probe: Observe) -> str:
-    """Give the digest of a probe, whatever it is called and however often it observes."""
+    """Return the digest of a probe, which does not depend on its label or on how often it observes."""
     described = Description()
     value = described.value(probe.probe if isinstance(probe, OnlyAtEnd) else probe)
     return digest([RESULTS, value, described.sources()])
@@ -103,9 +114,9 @@ def canonical(section: Section, kind: str | type, where: str = "recipe") -> Any:
     section
         A member's name, or a table with its ``kind`` and options.
     kind
-        A kind of the registry, such as "network", or a class of which an object is wanted.
+        A kind of the registry, such as "network", or a class of which an instance is needed.
     where
-        What the section is called in error messages.
+        The place of the section in the recipe, for error messages.
 
     Returns
     -------
@@ -116,7 +127,7 @@ def canonical(section: Section, kind: str | type, where: str = "recipe") -> Any:
 
 
 def digest(value: Any) -> str:
-    """Give the SHA-256 digest of plain values."""
+    """Return the SHA-256 digest of plain values."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,29 +140,21 @@ class Description:
 
     def section(self, section: Section, kind: str | type, where: str) -> Any:
         """Describe what a section of a recipe makes."""
-        options = {"kind": section} if isinstance(section, str) else dict(section)
-        name = options.pop("kind", None)
-        if isinstance(kind, type) and kind_of(kind) is not None and base_of(str(kind_of(kind))) is kind:
-            kind = str(kind_of(kind))
-        if not isinstance(name, str):
-            return build(section, kind, where)  # says what is wrong
-        try:
-            maker = find_maker(kind, name)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
-        parameters = _parameters(maker)
+        kind, (name, options) = sections.registered(kind), sections.split(section)
+        if name is None:
+            return sections.build(section, kind, where)  # raises
+        with sections.located(where):
+            maker = sections.find_maker(kind, name)
+        parameters = _registry.parameters(maker)
         plain = isinstance(kind, str) and _registry.is_plain(kind, maker)
         if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not FILLED & set(parameters):
-            return self.value(build(section, kind, where))
+            return self.value(sections.build(section, kind, where))
         # It needs a key or data, so it is described by its options instead of being made.
-        hints = hints_of(maker)
+        hints = sections.hints_of(maker)
         values = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
         values |= {option.replace("-", "_"): value for option, value in options.items()}
-        filled = {
-            name: self._option(value, hints.get(name, Any), f"{where}.{name}")
-            for name, value in values.items()
-            if name not in FILLED
-        }
+        rest = {name: value for name, value in values.items() if name not in FILLED}
+        filled = {name: self._option(one, hints.get(name, Any), f"{where}.{name}") for name, one in rest.items()}
         if kind == "data":
             filled |= _files(section, options)
         return {"kind": self._name(maker), **filled}
@@ -160,12 +163,12 @@ class Description:
         """Describe an option as it is written in a recipe, or a default, which may be an object."""
         if not isinstance(value, str | dict | list | int | float):
             return self.value(value)
-        _, kinds, _, words, parts = accepted(hint)
+        _, kinds, _, words, parts = sections.accepted(hint)
         if parts and isinstance(value, list):
             return [self._option(one, parts[0], f"{where}[{index}]") for index, one in enumerate(value)]
         if kinds and isinstance(value, str | dict) and value not in words:
-            return self.section(value, right_kind(kinds, value), where)
-        return self.value(convert(value, hint, where, {}))
+            return self.section(value, sections.right_kind(kinds, value), where)
+        return self.value(sections.convert(value, hint, where, {}))
 
     def value(self, value: Any) -> Any:
         """Describe an object: a member by its class and fields, an array by its contents, a file by its digest."""
@@ -180,7 +183,9 @@ class Description:
         if isinstance(value, Path):
             return _file(value)
         if isinstance(value, np.ndarray | jax.Array):
-            return _array(value)
+            values = plain_leaf(value)
+            number = values.ndim == 0 and values.dtype.kind in "iuf"
+            return _number(values.item()) if number else {"array": array_digest(values)}
         if id(value) in self._within:
             return "itself"
         self._within.add(id(value))
@@ -228,7 +233,7 @@ class Description:
         return f"{module}:{qualname}"
 
     def sources(self) -> dict[str, str]:
-        """Give a digest of the source of each module outside unlazy that was met."""
+        """Return a digest of the source of each module outside unlazy that was described."""
         outside = {name: one for name, one in self._objects.items() if name.partition(".")[0] not in _LIBRARIES}
         return {name: _source(name, one) for name, one in sorted(outside.items())}
 
@@ -242,24 +247,8 @@ def _number(value: Any) -> Any:
     return number if isinstance(number, int) else str(number)
 
 
-def _array(value: Any) -> Any:
-    if isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
-    values = np.asarray(value)
-    if values.ndim == 0 and values.dtype.kind in "iuf":
-        return _number(values.item())
-    return {"array": array_digest(values)}
-
-
-def _parameters(maker: Any) -> Mapping[str, inspect.Parameter]:
-    try:
-        return inspect.signature(maker).parameters if callable(maker) else {}
-    except ValueError:  # a builtin that does not tell its arguments
-        return {}
-
-
 def _files(section: Section, options: dict[str, Any]) -> dict[str, Any]:
-    """Give the contents of the files that data are read from, in the place of the options that name them."""
+    """Return the digests of the files that data are read from, in place of the options that name the files."""
     found = fingerprint(section)
     named = {
         option.replace("-", "_"): found.pop(str(Path(value).expanduser()))
@@ -273,11 +262,11 @@ def _file(path: Path) -> Any:
     try:
         return {"file": sha256(path)}
     except OSError:
-        return {"missing file": str(path)}  # whoever reads it says what is wrong
+        return {"missing file": str(path)}  # reading it will raise
 
 
 def _source(module: str, member: Any) -> str:
-    """Give a digest of the files of a plug-in: of its whole package, or of its only file."""
+    """Return a digest of the files of a plug-in: of its whole package, or of its only file."""
     top = sys.modules.get(module.partition(".")[0])
     folders = [Path(one) for one in getattr(top, "__path__", ())]
     files = sorted(path for folder in folders for path in folder.rglob("*.py"))
@@ -299,41 +288,41 @@ def _source(module: str, member: Any) -> str:
 
 
 def fingerprint(section: Section) -> dict[str, str]:
-    """Give the SHA-256 of every data file that a section reads, by path.
+    """Return the SHA-256 of every data file that a section reads, by path.
 
     Parameters
     ----------
     section
-        The section ``data`` of a recipe. Its maker says which files it reads by `unlazy.data.reads`.
+        The section ``data`` of a recipe. Its maker declares by `unlazy.data.reads` which files it reads.
 
     Returns
     -------
     dict
         Empty where no file is read, or where it would first have to be downloaded.
     """
-    options = {} if isinstance(section, str) else {name.replace("-", "_"): one for name, one in section.items()}
-    name = options.pop("kind", None) if isinstance(section, dict) else section
-    if not isinstance(name, str):
+    name, options = sections.split(section)
+    if name is None:
         return {}
+    options = {option.replace("-", "_"): value for option, value in options.items()}
     files = getattr(find("data", name), "files_read", lambda _: ())(options)
     return {str(path): _contents(path) for path in files}
 
 
-def sources(sections: Any) -> dict[str, str]:
-    """Give the SHA-256 of the source file of every module outside unlazy that members of a recipe come from.
+def sources(given: Any) -> dict[str, str]:
+    """Return the SHA-256 of the source file of every module outside unlazy that defines members of a recipe.
 
     Parameters
     ----------
-    sections
+    given
         Sections of a recipe, in any nesting of tables and lists.
 
     Returns
     -------
     dict
-        Hashes by name of module. A class brings the modules of the classes that it is derived from.
+        Hashes by name of module, including the modules of base classes.
     """
     found: dict[str, str] = {}
-    for word in _words(sections):
+    for word in filter(lambda leaf: isinstance(leaf, str), jax.tree.leaves(given)):
         for member in _members_called(word):
             made = member if hasattr(member, "__module__") else type(member)
             for one in inspect.getmro(made) if inspect.isclass(made) else (made,):
@@ -346,20 +335,12 @@ def sources(sections: Any) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _words(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _words(one)
-
-
 def _members_called(word: str) -> list[Any]:
-    """Give whatever of others a word may name: it is not known here of which kind it should be."""
+    """Return all members outside unlazy that a word may name; its kind is not known here."""
     if re.fullmatch(r"[\w.]+:[\w.]+", word):
         try:
             return [load(word)]
-        except UserError:  # a text with a colon in it; what is really missing is an error when it is built
+        except UserError:  # a text with a colon in it; a missing member raises when it is built
             return []
     kinds = _registry.KINDS if _registry.plugins() else {}
     return [members(kind)[kebab(word)] for kind in kinds if kebab(word) in members(kind)]

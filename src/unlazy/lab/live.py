@@ -1,7 +1,6 @@
-"""What a run tells while it is on its way: a small file beside its checkpoint, from which `unlazy watch` reads.
+"""Notes on runs in progress: a small file next to the checkpoint, which `unlazy watch` reads.
 
-The file is there as long as the run is: it appears once a run has taken a few seconds, and goes when the run ends,
-whatever the end.
+The file appears once a run has taken a few seconds, and is removed when the run ends, whatever the reason.
 """
 
 from __future__ import annotations
@@ -17,35 +16,50 @@ import numpy as np
 
 from unlazy._files import atomic_write
 from unlazy.lab.recipe import Recipe
-from unlazy.lab.store import LIVE, flat
+from unlazy.lab.store import LIVE, parts
 
-_EVERY_SECONDS = 2.0  # often enough for an eye, seldom enough to cost nothing
+_EVERY_SECONDS = 2.0  # often enough to watch, rarely enough to cost nothing
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run stands. What the probes saw is a mean over seeds and all axes but time; None is not finite."""
+    """The progress of a run.
+
+    Attributes
+    ----------
+    name, digest, seeds
+        The name, digest and number of seeds of the recipe.
+    end, clock
+        The last of the requested times, and the one that the run is heading for.
+    share, first_share
+        The fraction that is done, and the one that was done when this process began (0 unless it continues a run).
+    begun, told
+        When the process began and when this note was written, in seconds since 1970.
+    times, observed
+        The observed times, and the observations by name: means over seeds and all axes but time, or None if the mean
+        is not finite.
+    """
 
     name: str
     digest: str
     seeds: int
-    end: float  # the last time asked for
-    clock: float  # the time that it is heading for
-    share: float  # of the way that is behind
-    first_share: float  # where this process began: not 0 where it goes on from a checkpoint
-    begun: float  # seconds since 1970
+    end: float
+    clock: float
+    share: float
+    first_share: float
+    begun: float
     told: float
     times: list[float]
     observed: dict[str, list[float | None]]
 
     @property
     def seconds_left(self) -> float | None:
-        """Time left, if the rest goes as fast as this process went so far; None before anything is known."""
+        """The remaining time at the average speed of this process so far; None before there is any progress."""
         done = self.share - self.first_share
         return (1 - self.share) * (self.told - self.begun) / done if done > 0 else None
 
 
 class Live:
-    """Keeps the note of one run up to date; a disk that refuses is no reason to stop the run."""
+    """Updates the note of one run. If it cannot be written, the run goes on."""
 
     def __init__(self, path: Path, recipe: Recipe) -> None:
         self.path, self.recipe = path, recipe
@@ -54,7 +68,7 @@ class Live:
         self.observed: list[dict[str, float | None]] = []
 
     def tell(self, share: float, clock: float, times: np.ndarray, looks: Sequence[dict[str, Any]]) -> None:
-        """Note, every few seconds, how far the run is on its way through ``times`` and what was observed."""
+        """Write, every few seconds, the progress of the run along ``times`` and what was observed."""
         if self.first_share is None:
             self.first_share = share
         now = time.time()
@@ -62,6 +76,7 @@ class Live:
             return
         self.told = now
         self.observed += [_means(look) for look in looks[len(self.observed) :]]
+        names = self.observed[0] if self.observed else {}
         note = Note(
             name=self.recipe.name,
             digest=self.recipe.digest,
@@ -73,26 +88,30 @@ class Live:
             begun=self.begun,
             told=now,
             times=times[: len(self.observed)].tolist(),
-            observed={
-                name: [look.get(name) for look in self.observed] for name in (self.observed[0] if self.observed else {})
-            },
+            observed={name: [one.get(name) for one in self.observed] for name in names},
         )
         with contextlib.suppress(OSError), atomic_write(self.path) as temporary:
             temporary.write_bytes(msgspec.json.encode(note))
 
     def end(self) -> None:
-        """Say no more."""
+        """Remove the note."""
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
 
 
 def _means(look: dict[str, Any]) -> dict[str, float | None]:
-    means = {name: float(np.mean(values)) for name, values in flat(look).items()}
+    means = {".".join(part): float(np.mean(values)) for part, values in parts(look).items()}
     return {name: mean if np.isfinite(mean) else None for name, mean in means.items()}
 
 
 def notes(folder: Path) -> list[Note]:
-    """Read the notes of all runs that are on their way in ``folder``; one that is just being replaced is left out."""
+    """Read the notes of all runs in progress; a note that is just being replaced is left out.
+
+    Parameters
+    ----------
+    folder
+        The folder of results.
+    """
     found = []
     for path in sorted(folder.glob("*" + LIVE)):
         with contextlib.suppress(OSError, msgspec.DecodeError):

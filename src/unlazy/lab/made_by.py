@@ -1,4 +1,4 @@
-"""What made a result: versions, commit, device, precision; and whether that was this code."""
+"""The provenance of a result: versions, commit and machine; and whether it was computed by this code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 _LIBRARIES = ("unlazy", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")
-_ELSEWHERE = {"lab", "cli", "report", "figures", "testing"}  # packages of unlazy that no number depends on
+_ELSEWHERE = {"lab", "cli", "report", "figures", "testing"}  # packages of unlazy on which no result depends
+
+
+_version = functools.cache(importlib.metadata.version)
 
 
 class OtherCode(UserWarning):
@@ -22,11 +25,11 @@ class OtherCode(UserWarning):
 
 
 def provenance() -> dict[str, str]:
-    """Say what makes a result: versions, commit, device, precision."""
+    """Return the versions, commit, device and machine that compute results now."""
     import jax
 
     return {
-        "versions": _versions(),
+        "versions": ", ".join(f"{name} {_version(name)}" for name in _LIBRARIES),
         "python": platform.python_version(),
         "commit": _commit(),
         "code": _code(),
@@ -34,11 +37,6 @@ def provenance() -> dict[str, str]:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-@functools.cache
-def _versions() -> str:
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
 
 
 def is_current(made_by: dict[str, Any]) -> bool:
@@ -50,7 +48,7 @@ def is_current(made_by: dict[str, Any]) -> bool:
 def warn_if_other(name: str, made_by: dict[str, Any]) -> None:
     """Warn, in one sentence, if another version or commit of unlazy made a result."""
     if not is_current(made_by):
-        then, now = _spoken(made_by), _spoken(provenance())
+        then, now = _described(made_by), _described(provenance())
         warnings.warn(
             f"'{name}' was computed by {then}, and this is {now}: --fresh (in Python, fresh=True) computes it again.",
             OtherCode,
@@ -59,19 +57,18 @@ def warn_if_other(name: str, made_by: dict[str, Any]) -> None:
 
 
 def _first(made_by: dict[str, Any], name: str) -> str:
-    """Give the entry; of the versions only that of unlazy."""
+    """Return the entry; of the versions only that of unlazy."""
     return str(made_by.get(name, "unknown")).partition(",")[0]
 
 
-def _spoken(made_by: dict[str, Any]) -> str:
-    return (
-        f"{_first(made_by, 'versions')} (commit {made_by.get('commit', 'unknown')}, source {_first(made_by, 'code')})"
-    )
+def _described(made_by: dict[str, Any]) -> str:
+    version, commit, code = _first(made_by, "versions"), made_by.get("commit", "unknown"), _first(made_by, "code")
+    return f"{version} (commit {commit}, source {code})"
 
 
 @functools.cache
 def _code() -> str:
-    """Give a digest of the source on which results depend."""
+    """Return a digest of the source on which results depend."""
     root, total = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         place = path.relative_to(root)
@@ -82,7 +79,7 @@ def _code() -> str:
 
 @functools.cache
 def _commit() -> str:
-    """Give the commit of this file, if it is under version control itself and not only inside of another project."""
+    """Return the commit of this file, if it is itself under version control and not just inside another project."""
     here = Path(__file__).parent
     ask = functools.partial(subprocess.run, cwd=here, capture_output=True, text=True, timeout=5, check=True)
     try:

@@ -1,6 +1,6 @@
 """Recipes: an experiment as a typed TOML file, and the digest that names its result.
 
-A recipe names members of the rooms and their options, nothing else; what can be named is whatever the rooms hold:
+A recipe names members of the registry and their options; `unlazy list` shows what can be named:
 
     name = "random labels"
     seeds = 2
@@ -45,15 +45,27 @@ from unlazy._registry import kebab
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Flow, Observe, OnlyAtEnd
-from unlazy.lab.build import Section, build, explain
+from unlazy.lab.sections import Section, build, explain, split
 from unlazy.networks import Network
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # what a key is made of, in 32 bits as in 64
+Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # the range of a seed, in 32 bits as in 64
 
 
 class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When to look: ``count`` times from 0 to ``end``, evenly spaced or, from ``first`` on, evenly in log t."""
+    """The observed times: ``count`` times from 0 to ``end``, evenly spaced in t or, from ``first`` on, in log t.
+
+    Attributes
+    ----------
+    end
+        The last time.
+    count
+        The number of times, 0 included.
+    spacing
+        ``"linear"`` or ``"log"``.
+    first
+        The first time after 0 of logarithmic spacing; ``end / 1000`` if omitted.
+    """
 
     end: float
     count: Annotated[int, msgspec.Meta(ge=2)] = 51
@@ -61,23 +73,44 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     first: float | None = None
 
     def __post_init__(self) -> None:
-        first = self.end / 1000 if self.first is None else self.first
-        if not (0 < first < self.end and np.isfinite(self.end)):
+        if not (0 < self._first < self.end and np.isfinite(self.end)):
             given = f"end = {self.end:g}" + ("" if self.first is None else f" and first = {self.first:g}")
             raise UserError(f"0 < first < end must hold, all finite, not {given}")
 
+    @property
+    def _first(self) -> float:
+        return self.end / 1000 if self.first is None else self.first
+
     def grid(self) -> np.ndarray:
-        """Give the times, 0 first."""
+        """Return the times, beginning with 0."""
         if self.spacing == "linear":
             return np.linspace(0.0, self.end, self.count)
-        first = self.end / 1000 if self.first is None else self.first
-        grid = np.geomspace(first, self.end, self.count - 1)
+        grid = np.geomspace(self._first, self.end, self.count - 1)
         grid[-1] = self.end
         return np.concatenate([[0.0], grid])
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One experiment: data, network, flow, times and probes, run for a number of seeds."""
+    """One experiment: data, network, flow, times and probes, run for a number of seeds.
+
+    Attributes
+    ----------
+    data, network, flow
+        Sections of the recipe: the name of a member, or a table with its name as ``kind`` and its options.
+    times
+        The times to observe: a `Times`, or an increasing list.
+    probes
+        Sections of probes. Their tables may also have ``as``, a name for the result, and ``when``, which is
+        ``"always"`` or ``"end"``.
+    name
+        A name for the result; it has no influence on what is computed.
+    seed, seeds
+        The first seed, and the number of consecutive seeds.
+    same_data
+        Whether all seeds share the data of the first.
+    dtype
+        The precision of data and networks.
+    """
 
     data: Section
     network: Section
@@ -87,7 +120,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     name: str = "run"
     seed: Natural = 0
     seeds: Count = 1
-    same_data: bool = False  # all seeds share the data of the first
+    same_data: bool = False
     dtype: Literal["float32", "float64"] = "float64"
 
     def __post_init__(self) -> None:
@@ -102,27 +135,39 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Twelve hexadecimal digits that name this recipe, whatever order its file was written in."""
         return hashlib.sha256(self.json().encode()).hexdigest()[:12]
 
+    @property
+    def all_seeds(self) -> range:
+        """All seeds that are run."""
+        return range(self.seed, self.seed + self.seeds)
+
     def grid(self) -> np.ndarray:
-        """Give the times to look at."""
+        """Return the times to observe."""
         return self.times.grid() if isinstance(self.times, Times) else np.asarray(self.times, dtype=float)
 
     def json(self) -> str:
-        """Give the recipe as canonical JSON, as the store keeps it; `parse` reads it."""
-        plain = msgspec.to_builtins(self, enc_hook=lambda value: value.tolist())  # a number of NumPy is a number
-        return msgspec.json.encode(_written(plain), order="sorted").decode()
-
-
-def _written(value: Any) -> Any:
-    """JSON has no infinity and no NaN: write them as words, which an option that takes a number understands."""
-    if isinstance(value, dict):
-        return {name: _written(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_written(one) for one in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        """Return the recipe as canonical JSON, the form in which it is stored; `parse` reads it."""
+        plain = msgspec.to_builtins(self, enc_hook=lambda value: value.tolist())  # numbers of NumPy
+        # JSON has no infinity and no NaN: they are written as words, which `convert` understands.
+        finite = jax.tree.map(
+            lambda leaf: str(leaf) if isinstance(leaf, float) and not math.isfinite(leaf) else leaf, plain
+        )
+        return msgspec.json.encode(finite, order="sorted").decode()
 
 
 class Experiment(typing.NamedTuple):
-    """A recipe brought to life for all its seeds."""
+    """The objects that a recipe describes.
+
+    Attributes
+    ----------
+    networks, data, keys
+        For each seed: the network at the start, its data, and the random key of the flow.
+    flow
+        The flow.
+    probes
+        The probes by label.
+    times
+        The times to observe.
+    """
 
     networks: list[Network]
     data: list[Dataset]
@@ -133,7 +178,15 @@ class Experiment(typing.NamedTuple):
 
 
 def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
-    """Check a table (from TOML or JSON) against the form of a recipe."""
+    """Check a table (from TOML or JSON) against the form of a recipe.
+
+    Parameters
+    ----------
+    table
+        The recipe as a dictionary.
+    where
+        A name for the table in error messages.
+    """
     try:
         return msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
@@ -143,7 +196,13 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
 
 
 def read(path: Path) -> Recipe:
-    """Read a recipe from a TOML file."""
+    """Read a recipe from a TOML file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -158,16 +217,21 @@ def read(path: Path) -> Recipe:
 
 
 def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experiment:
-    """Draw data and networks, of every seed or of those given, and build flow and probes.
+    """Draw data and networks, and build flow and probes. A wrong name or option raises a `UserError`.
 
-    Every wrong name or option raises a `UserError` here.
+    Parameters
+    ----------
+    recipe
+        The recipe.
+    seeds
+        Some of its seeds; all if omitted.
     """
     if recipe.dtype == "float64" and not jax.config.read("jax_enable_x64"):
         raise UserError(
             "This recipe asks for float64, but JAX is set to 32 bits: "
             'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32".'
         )
-    seeds = _seeds(recipe) if seeds is None else seeds
+    seeds = recipe.all_seeds if seeds is None else seeds
     flow, probes = build(recipe.flow, "flow", "flow"), build_probes(recipe)
     data, networks, keys = draw_data(recipe, seeds), [], []
     with jax.enable_x64(True):  # as for data
@@ -184,48 +248,43 @@ def build_probes(recipe: Recipe) -> dict[str, Observe]:
     """Build the probes of a recipe, by label."""
     probes: dict[str, Observe] = {}
     for index, section in enumerate(recipe.probes):
-        label, probe = _named_probe(section, f"probes[{index}]")
+        where, (name, options) = f"probes[{index}]", split(section)
+        label, when = options.pop("as", None), options.pop("when", "always")
+        if when not in ("always", "end"):
+            raise UserError(f"{where}.when: a probe observes 'always' or only at the 'end', not {short(when)}.")
+        probe: Observe = build({"kind": name, **options}, "probe", where)
+        if label is None:
+            label = kebab(re.split(r"[:.]", str(name))[-1])  # "package.module:MyProbe" is "my-probe"
+        elif not (isinstance(label, str) and re.fullmatch(r"[A-Za-z0-9-]+", label)) or label in ("seed", "time"):
+            allowed = "give letters, digits and hyphens, not 'seed' or 'time'"
+            raise UserError(f"{where}.as: {short(label)} cannot name a probe: {allowed}.")
         if label in probes:
-            raise UserError(
-                f"probes[{index}]: two probes are called '{label}': give one of them a name with as = \"...\"."
-            )
-        probes[label] = probe
+            raise UserError(f"{where}: two probes are called '{label}': give one of them a name with as = \"...\".")
+        probes[label] = OnlyAtEnd(probe) if when == "end" else probe
     return probes
 
 
 def draw_data(recipe: Recipe, seeds: Sequence[int] | None = None) -> list[Dataset]:
-    """Draw the data of the given seeds, or of all of the recipe's, as `instantiate` does."""
-    seeds = _seeds(recipe) if seeds is None else seeds
-    drawn: dict[int, Dataset] = {}
-    with jax.enable_x64(True):  # draws in 32 bits are others, and a recipe has one result however JAX is set
-        for seed in [recipe.seed] if recipe.same_data else seeds:
-            drawn[seed] = build(recipe.data, "data", "data", key=_keys(seed)[0]).astype(recipe.dtype)
-    return [drawn[recipe.seed if recipe.same_data else seed] for seed in seeds]
+    """Draw the data of a recipe, as `instantiate` does.
 
-
-def _seeds(recipe: Recipe) -> range:
-    return range(recipe.seed, recipe.seed + recipe.seeds)
+    Parameters
+    ----------
+    recipe
+        The recipe.
+    seeds
+        Some of its seeds; all if omitted.
+    """
+    drawn_for = [recipe.seed if recipe.same_data else seed for seed in (recipe.all_seeds if seeds is None else seeds)]
+    with jax.enable_x64(True):  # draws in 32 bits differ, and the result must not depend on the setting of JAX
+        drawn = {
+            seed: build(recipe.data, "data", "data", key=_keys(seed)[0]).astype(recipe.dtype)
+            for seed in dict.fromkeys(drawn_for)
+        }
+    return [drawn[seed] for seed in drawn_for]
 
 
 def _keys(seed: int) -> Any:
     return jax.random.split(jax.random.key(seed), 3)
-
-
-def _named_probe(section: Section, where: str) -> tuple[str, Observe]:
-    """Give a probe and what it is called in the result: its kind, or what ``as`` says; ``when`` says how often."""
-    options = {"kind": section} if isinstance(section, str) else dict(section)
-    label, when = options.pop("as", None), options.pop("when", "always")
-    if when not in ("always", "end"):
-        raise UserError(f"{where}.when: a probe looks 'always' or only at the 'end', not {short(when)}.")
-    probe: Observe = build(options, "probe", where)
-    probe = OnlyAtEnd(probe) if when == "end" else probe
-    if label is None:
-        return kebab(re.split(r"[:.]", options["kind"])[-1]), probe  # "package.module:MyProbe" is "my-probe"
-    if not (isinstance(label, str) and re.fullmatch(r"[A-Za-z0-9-]+", label)) or label in ("seed", "time"):
-        raise UserError(
-            f"{where}.as: {short(label)} cannot name a probe: give letters, digits and hyphens, not 'seed' or 'time'."
-        )
-    return label, probe
 
 
 def _cast(network: Network, dtype: str) -> Network:

@@ -14,74 +14,77 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import h5py
 import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError
-from unlazy._files import probe_names, recipe_table, writable, writing
-from unlazy._netcdf import CHECKSUM, checksum, labelled, write
+from unlazy._files import CHECKSUM, checksum, labelled, probe_names, recipe_table, writable, write, writing
+from unlazy.flows import Observe, OnlyAtEnd, Status
 from unlazy.lab import tracks
-from unlazy.lab.made_by import provenance
+from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
-from unlazy.lab.tracks import Track
+from unlazy.lab.tracks import Parts, Track
 
-__all__ = ["LIVE", "Row", "Store", "assemble", "flat", "provenance", "read_run"]
-
-LIVE = ".live.json"  # how the note of a run that is on its way is called
+LIVE = ".live.json"  # the suffix of the note of a run in progress
 _LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
 
 
 class Store:
-    """A folder of results."""
+    """A folder of results.
+
+    Parameters
+    ----------
+    folder
+        The folder; `prepare` creates it.
+    """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
 
     def path(self, recipe: Recipe) -> Path:
-        """Give the place of the result of ``recipe``."""
+        """Return the path of the result of ``recipe``."""
         return self.named(recipe.name, recipe.digest)
 
     def named(self, name: str, digest: str) -> Path:
-        """Give the place of a result with a name and a digest."""
+        """Return the path of a result with a name and a digest."""
         readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "run"
         return self.folder / f"{readable}-{digest}.nc"
 
     def checkpoint(self, recipe: Recipe) -> Path:
-        """Give the place where ``recipe`` keeps its state while it runs."""
+        """Return the path of the state of ``recipe`` while it runs."""
         return self.path(recipe).with_suffix(".checkpoint")
 
     def live(self, recipe: Recipe) -> Path:
-        """Give the place where ``recipe`` says how far it is while it runs."""
+        """Return the path of the note on the progress of ``recipe`` while it runs."""
         return self.path(recipe).with_suffix(LIVE)
 
     def prepare(self) -> None:
-        """Create the folder, and raise now rather than after hours if nothing can be written there."""
-        writable(self.folder, "Results", "--out")
-        writable(self.folder / "trajectories", "Results", "--out")
-        for folder in (self.folder, self.folder / "trajectories"):  # what processes left behind that were killed
-            for path in folder.glob(".*.part"):
+        """Create the folder, and raise a `UserError` if nothing can be written there."""
+        for folder in (self.folder, self.folder / "trajectories"):
+            writable(folder, "Results", "--out")
+            for path in folder.glob(".*.part"):  # left behind by processes that were killed
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
                         path.unlink()
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
-        """Give the stored view of ``recipe``, or None if there is none."""
+        """Return the stored view of ``recipe``, or None if there is none."""
         path = self.path(recipe)
         return read_run(path) if path.exists() else None
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
-        """Store the view of a recipe; it appears whole or not at all."""
+        """Store the view of a recipe atomically."""
         return self.save_as(self.path(recipe), run)
 
     def save_as(self, path: Path, run: xr.Dataset) -> Path:
-        """Store a view under a name; it appears whole or not at all."""
+        """Store a view atomically in a given file."""
         return write(run, path)
 
     def claim(self, trajectory: str) -> Path:
-        """Give the place of the claim on a trajectory."""
+        """Return the path of the claim on a trajectory."""
         return self.folder / "trajectories" / f"{trajectory[:32]}.claim"
 
     def tracks(self, trajectory: str) -> list[Track]:
@@ -95,92 +98,81 @@ class Store:
         return self.folder / "trajectories" / f"{trajectory[:32]}-{number}.npz"
 
     def save_track(self, trajectory: str, track: Track) -> Track:
-        """Store a track in its own place, or in a new one."""
+        """Store a track in its own file, or in a new one."""
         path = track.path or self._track(trajectory, len(self.tracks(trajectory)))
         with writing("The result", path, "free some space"):
             tracks.save(track, path)
         return tracks.load(path)
 
 
-class Row(NamedTuple):
-    """What one seed contributes to a view.
+def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
+    """Combine seeds: dimensions seed and (unless observed at the end only) time first, then those of the probe.
 
-    Attributes
+    Parameters
     ----------
-    times
-        The times that were observed.
-    observed
-        By label: for each time, or once for a probe that observes at the end only, the parts of an observation.
-    at_end
-        Labels of the probes that observe at the end only.
+    found
+        The tracks by seed, which may have more times and probes. A seed that ended before others is padded with NaN.
+    identity
+        The times and probes to use.
     """
-
-    seed: int
-    times: np.ndarray
-    observed: dict[str, list[dict[tuple[str, ...], np.ndarray]]]
-    at_end: set[str]
-    status: str
-    counters: dict[str, float]
-    seconds: float
-    method: str
-    made_by: dict[str, str]
-
-
-def assemble(rows: Sequence[Row], probes: Mapping[str, Any] | None = None) -> xr.Dataset:
-    """Put seeds side by side: dimensions seed and (unless observed at the end only) time first, then the probe's own.
-
-    A seed that ended before others is filled up with NaN.
-    """
-    longest = max(rows, key=lambda row: len(row.times))
+    each, chosen = list(found.values()), [track.select(identity.times) for track in found.values()]
+    longest, (indices, _) = max(zip(each, chosen, strict=True), key=lambda one: len(one[1][0]))
     variables: dict[str, Any] = {}
-    for label in dict.fromkeys(label for row in rows for label in row.observed):
-        at_end = label in longest.at_end
-        count = 1 if at_end else len(longest.times)
-        example = next((row.observed[label][0] for row in rows if row.observed.get(label)), {})
-        for part, one in example.items():
-            values = np.stack([_column(row.observed.get(label, []), part, count, one) for row in rows])
-            name, first = ".".join((label, *part)), ("seed",) if at_end else ("seed", "time")
-            values = values[:, 0] if at_end else values
+    for label, probe in identity.probes.items():
+        rows = [(track, seen(probe, *one)) for track, one in zip(each, chosen, strict=True)]
+        columns = [track.stacked(identity.digests[label], some) for track, some in rows]
+        late = isinstance(probe, OnlyAtEnd)
+        for part, one in next(filter(None, columns), {}).items():
+            values = np.stack([_padded(got.get(part, one[:0]), 1 if late else len(indices)) for got in columns])
+            name, first = ".".join((label, *part)), ("seed",) if late else ("seed", "time")
+            values = values[:, 0] if late else values
             variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
-    run = xr.Dataset(variables, coords={"seed": [row.seed for row in rows], "time": longest.times})
+    run = xr.Dataset(variables, coords={"seed": list(found), "time": longest.reached[indices]})
+    status = [_status(track, *one) for track, one in zip(each, chosen, strict=True)]
     run.attrs |= {
-        "status": [row.status for row in rows],
-        "finished": int(all(row.status == "finished" for row in rows)),
-        "seconds": float(sum(row.seconds for row in rows)),
-        "method": "; ".join(dict.fromkeys(row.method for row in rows)),
+        "status": status,
+        "finished": int(all(Status[one].ok for one in status)),
+        "seconds": float(sum(track.seconds for track in each)),
+        "method": "; ".join(dict.fromkeys(track.method for track in each)),
     }
-    run.attrs |= {name: [row.counters[name] for row in rows] for name in tracks.COUNTERS}
-    run.attrs |= {name: [int(count) for count in run.attrs[name]] for name in tracks.COUNTERS if name != "error"}
-    entries = dict.fromkeys(name for row in rows for name in row.made_by)
-    run.attrs |= {
-        name: "; ".join(dict.fromkeys(row.made_by[name] for row in rows if name in row.made_by)) for name in entries
-    }
-    return labelled(run, probes)
+    for name in tracks.COUNTERS:
+        number = float if name == "error" else int
+        ends = [(track.counters[name], track.last[name], *one) for track, one in zip(each, chosen, strict=True)]
+        run.attrs[name] = [number(count[some[-1]] if whole and some else last) for count, last, some, whole in ends]
+    for name in dict.fromkeys(name for track in each for name in track.made_by):
+        run.attrs[name] = "; ".join(dict.fromkeys(one.made_by[name] for one in each if name in one.made_by))
+    return labelled(run, identity.probes)
 
 
-def _column(values: list[dict[tuple[str, ...], np.ndarray]], part: tuple[str, ...], count: int, like: Any) -> Any:
-    found = [one[part] for one in values]
-    return np.stack(found + [np.full(np.shape(like), np.nan, _floating(like))] * (count - len(found)))
+def _status(track: Track, indices: list[int], whole: bool) -> str:
+    """Return how a track ended, as far as the selected times show it."""
+    if not whole:
+        return track.status
+    stopped = track.finished and indices and track.counters["steps"][indices[-1]] == track.last["steps"]
+    return track.status if stopped else "finished"
 
 
-def _floating(like: Any) -> Any:
-    kind = np.asarray(like).dtype
-    return kind if kind.kind in "fc" else float
+def seen(probe: Observe, indices: list[int], whole: bool) -> list[int]:
+    """Return those times, of the selected ones, that a probe observes."""
+    if isinstance(probe, OnlyAtEnd):
+        return indices[-1:] if whole else []
+    return indices
 
 
-def flat(tree: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Bring nested dictionaries of observations to one level: ``kernel.drift``."""
-    return {".".join(part): values for part, values in parts(tree).items()}
+def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    missing = (count - len(values), *values.shape[1:])
+    dtype = values.dtype if values.dtype.kind in "fc" else float
+    return np.concatenate([values, np.full(missing, np.nan, dtype)]) if missing[0] else values
 
 
-def parts(tree: Any, before: tuple[str, ...] = ()) -> dict[tuple[str, ...], np.ndarray]:
-    """Bring nested dictionaries to one level, with tuples of names as keys."""
+def parts(tree: Any, before: tuple[str, ...] = ()) -> Parts:
+    """Flatten nested dictionaries to one level, with tuples of names as keys."""
     if not isinstance(tree, dict):
         return {before: np.asarray(tree)}
     return {path: leaf for name, one in tree.items() for path, leaf in parts(one, (*before, str(name))).items()}
 
 
-def nested(flat: dict[tuple[str, ...], Any]) -> Any:
+def nested(flat: Parts) -> Any:
     """Undo `parts`."""
     if () in flat:
         return flat[()]
@@ -189,7 +181,7 @@ def nested(flat: dict[tuple[str, ...], Any]) -> Any:
 
 
 def read_run(path: Path) -> xr.Dataset:
-    """Open one stored run.
+    """Open a stored run.
 
     Parameters
     ----------
@@ -199,8 +191,12 @@ def read_run(path: Path) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        What the probes observed, with dimensions seed and time. A file that is damaged, was edited, or was not written
-        by this store raises a `UserError`.
+        What the probes observed, with dimensions seed and time.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged, was edited, or was not written by unlazy.
     """
     again = "delete it and run the recipe again."
     try:
@@ -223,24 +219,19 @@ def read_run(path: Path) -> xr.Dataset:
 
 
 def _refuse_links(path: Path) -> None:
-    """Refuse a file whose arrays lie in other files, or claim to be far larger than the file is."""
+    """Refuse a file whose arrays are in other files, or are declared to be much larger than the file is."""
     size = path.stat().st_size
 
-    def look(name: str, item: Any) -> None:
+    def check(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual or item.nbytes > 1100 * size):
             raise ValueError(name)
 
     with h5py.File(path, "r") as file:
-        file.visititems(look)
-
-
-def content_digest(run: xr.Dataset) -> str:
-    """Give twelve hexadecimal digits that name what a run holds, whenever it was written."""
-    return checksum(run.drop_attrs().assign_attrs(name=run.attrs["name"], description=run.attrs["description"]))[:12]
+        file.visititems(check)
 
 
 def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = False) -> list[dict[str, Any]]:
-    """Give one row for each stored run, or for each of its seeds; see `Lab.table`."""
+    """Return one row for each stored run, or for each of its seeds; see `Lab.table`."""
     runs = {path: read_run(path) for path in paths}
     settings = {path: _settings(run) for path, run in runs.items()}
     names = list(dict.fromkeys(name for one in settings.values() for name in one))
@@ -250,13 +241,12 @@ def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = F
     for path, run in runs.items():
         head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
         head |= {name: settings[path].get(name) for name in names}
-        seeds = [run.isel(seed=[index]) for index in range(run.sizes["seed"])] if each_seed else [run]
-        for one in seeds:
-            row = dict(head)
-            if each_seed:
-                row["seed"] = int(one["seed"].values[0])
-            row |= {"status": _status(run, one), "time": float(run["time"].values[-1])} | _last(one)
-            rows.append(row)
+        places, ended = range(run.sizes["seed"]), statuses(run)
+        for some in [[place] for place in places] if each_seed else [list(places)]:
+            seed = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
+            status = ", ".join(dict.fromkeys(ended[place] for place in some))
+            last = {"status": status, "time": float(run["time"].values[-1])} | _last(run.isel(seed=some))
+            rows.append(head | seed | last)
     return rows
 
 
@@ -280,17 +270,12 @@ def _flat(value: Any, name: str) -> dict[str, Any]:
 
 
 def statuses(run: xr.Dataset) -> list[str]:
-    """Give the status with which each seed of a stored run ended."""
+    """Return the status with which each seed of a stored run ended."""
     return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
 
 
-def _status(run: xr.Dataset, part: xr.Dataset) -> str:
-    each = dict(zip(run["seed"].values.tolist(), statuses(run), strict=True))
-    return ", ".join(dict.fromkeys(each[seed] for seed in part["seed"].values.tolist()))
-
-
 def _last(run: xr.Dataset) -> dict[str, float]:
-    """Give the last value of everything that is one number for each seed, as a mean over seeds."""
+    """Return the last value of every quantity that is one number per seed, as a mean over seeds."""
     scalars = (("seed", "time"), ("seed",))
     ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}
     return {name: float(np.mean(values[:, -1] if values.ndim == 2 else values)) for name, values in ends.items()}

@@ -1,8 +1,8 @@
-"""Tracks: what is stored of one trajectory that was followed along one list of times.
+"""Tracks: what is stored of one trajectory that was observed along one list of times.
 
 A track holds what probes observed, by digest of the probe and time; snapshots of the trained parameters at observed
 times; and the state at its end, from which later times continue. It is one NumPy archive (.npz) whose entry ``header``
-is JSON. Each entry has a SHA-256 digest in the header, and the header has its own, all checked on reading.
+is JSON. The header has the SHA-256 digest of each entry, and there is a digest of the header; reading checks them all.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ Parts = dict[tuple[str, ...], np.ndarray]  # what one probe observed at one time
 
 COUNTERS = ("steps", "rejected", "evaluations", "error")
 _FORM = 1  # of the file
+_PLAIN = ("merged", "counters", "status", "last", "method", "seconds", "made_by")  # fields that the header holds
 _SAME = 1e-12  # relative distance within which two times are one
 
 
@@ -34,21 +35,25 @@ class Track:
     Attributes
     ----------
     asked, reached
-        The times that were asked for and observed, and those that were reached (whole steps of descent).
+        The requested times that were observed, and the times that were reached (whole steps of descent).
     merged
-        Times that were asked for but fall on the same step as another, each with the index of that one.
+        Requested times that fall on the same step as another, each with the index of the other.
     counters
         Steps, rejected steps, gradient evaluations and estimated error up to each observed time.
     status
-        The name of the `Status`; where it is not "finished", no time after the last one can be reached.
+        The name of the `Status`; after the last time no other can be reached, unless `finished`.
     last
         The counters where the run ended.
+    method, seconds, made_by
+        The method, the computing time, and the versions and machine that computed the track.
     observed
         Observations, by digest of the probe and index of the time.
     snapshots
-        Leaves of the trained parameters, by index of the time; a path of the archive as long as they are not read.
+        Leaves of the trained parameters, by index of the time; names of arrays until they are read.
     state
         Leaves of the flow's state at the last time.
+    path
+        The file, if the track is stored.
     """
 
     asked: np.ndarray
@@ -67,27 +72,37 @@ class Track:
 
     @property
     def finished(self) -> bool:
-        """Whether the flow went well up to the last time."""
-        return self.status == "finished"
+        """Whether the flow reached the last time, or stopped at a loss and stays there at all later times."""
+        return self.status in ("finished", "loss_reached")
 
     def find(self, time: float) -> int | None:
-        """Give the index of an observed time."""
+        """Return the index of an observed time, or None."""
         near = np.flatnonzero(np.abs(self.asked - time) <= _SAME * abs(time))
         if near.size:
             return int(near[0])
         return next((index for one, index in self.merged if abs(one - time) <= _SAME * abs(time)), None)
 
+    def select(self, times: Iterable[float]) -> tuple[list[int], bool]:
+        """Return the indices of those ``times`` that were observed, and whether that is all of them."""
+        places = [self.find(t) for t in times]
+        return sorted({place for place in places if place is not None}), None not in places
+
+    def stacked(self, digest: str, indices: list[int]) -> Parts:
+        """Return what a probe observed at some times, stacked along a first axis; empty if there are no times."""
+        values = [self.observed.get(digest, {})[index] for index in indices]
+        return {part: np.stack([one[part] for one in values]) for part in values[0]} if values else {}
+
     def available(self, index: int) -> bool:
-        """Whether the parameters at an observed time are known: stored, at the end, or those of the start."""
+        """Whether the parameters at an observed time are known: stored, or those at the end or at the start."""
         return index in self.snapshots or index == len(self.asked) - 1 or self.asked[index] == 0
 
 
 class Lazy(list):
-    """Names of arrays in an archive, to be read when they are needed."""
+    """Names of arrays in an archive, which are read when they are needed."""
 
 
 def thinned(indices: Iterable[int], size: int, limit: float) -> list[int]:
-    """Choose, evenly, as many times as have room for a snapshot of ``size`` bytes in ``limit`` MiB."""
+    """Choose, evenly, as many times as there is room for snapshots of ``size`` bytes in ``limit`` MiB."""
     indices = sorted(indices)
     room = int(limit * 2**20 // max(size, 1))
     if len(indices) <= room:
@@ -97,24 +112,27 @@ def thinned(indices: Iterable[int], size: int, limit: float) -> list[int]:
 
 
 def save(track: Track, path: Path) -> None:
-    """Write a track; it appears whole or not at all."""
+    """Write a track atomically."""
     arrays: dict[str, np.ndarray] = {"asked": track.asked, "reached": track.reached}
     probes = []
     for digest, by_index in track.observed.items():
         indices = sorted(by_index)
         parts = list(by_index[indices[0]]) if indices else []
-        names = []
-        for part in parts:
-            names.append(f"observed-{len(arrays)}")
-            arrays[names[-1]] = np.stack([by_index[index][part] for index in indices])
+        names = [f"observed-{len(arrays) + number}" for number in range(len(parts))]
+        arrays |= {
+            name: np.stack([by_index[index][part] for index in indices])
+            for name, part in zip(names, parts, strict=True)
+        }
         probes.append({"probe": digest, "times": indices, "parts": [list(part) for part in parts], "arrays": names})
-    snapshots = {}
-    for index, leaves in track.snapshots.items():
-        snapshots[str(index)] = _put(arrays, f"snapshot-{index}", leaves_of(track, leaves))
-    state = _put(arrays, "state", leaves_of(track, track.state))
-    plain = ("merged", "counters", "status", "last", "method", "seconds", "made_by")
-    header = {name: getattr(track, name) for name in plain}
-    header |= {"form": _FORM, "observed": probes, "snapshots": snapshots, "state": state}
+
+    def put(name: str, leaves: list[np.ndarray] | Lazy) -> list[str]:
+        named = {f"{name}-{number}": leaf for number, leaf in enumerate(leaves_of(track, leaves))}
+        arrays.update(named)
+        return list(named)
+
+    header = {name: getattr(track, name) for name in _PLAIN} | {"form": _FORM, "observed": probes}
+    header["snapshots"] = {str(index): put(f"snapshot-{index}", leaves) for index, leaves in track.snapshots.items()}
+    header["state"] = put("state", track.state)
     header["sha256"] = {name: array_digest(values) for name, values in arrays.items()}
     text = json.dumps(header, sort_keys=True).encode()
     arrays["header"] = np.frombuffer(text, np.uint8)
@@ -124,7 +142,7 @@ def save(track: Track, path: Path) -> None:
 
 
 def load(path: Path) -> Track:
-    """Read a track; snapshots and state are read when they are needed."""
+    """Read a track, except its snapshots and state, which are read when they are needed."""
     head = _read(path, ["header", "header-sha256"])
     text = head["header"].tobytes()
     if hashlib.sha256(text).digest() != head["header-sha256"].tobytes():
@@ -141,7 +159,6 @@ def load(path: Path) -> Track:
             index: {part: arrays[name][row] for part, name in zip(parts, probe["arrays"], strict=True)}
             for row, index in enumerate(probe["times"])
         }
-    plain = ("merged", "counters", "status", "last", "method", "seconds", "made_by")
     return Track(
         asked=arrays["asked"],
         reached=arrays["reached"],
@@ -149,24 +166,18 @@ def load(path: Path) -> Track:
         snapshots={int(index): Lazy(names) for index, names in header["snapshots"].items()},
         state=Lazy(header["state"]),
         path=path,
-        **{name: header[name] for name in plain},
+        **{name: header[name] for name in _PLAIN},
     )
 
 
 def leaves_of(track: Track, leaves: list[np.ndarray] | Lazy) -> list[np.ndarray]:
-    """Give arrays, from the archive where they have not been read yet."""
+    """Return arrays, and read them from the archive if they have not been read yet."""
     if not isinstance(leaves, Lazy):
         return leaves
     assert track.path is not None
     header = json.loads(_read(track.path, ["header"])["header"].tobytes())
     found = _read(track.path, leaves, header["sha256"])
     return [found[name] for name in leaves]
-
-
-def _put(arrays: dict[str, np.ndarray], name: str, leaves: list[np.ndarray]) -> list[str]:
-    names = [f"{name}-{index}" for index in range(len(leaves))]
-    arrays.update(zip(names, leaves, strict=True))
-    return names
 
 
 def _read(path: Path, names: list[str], checksums: dict[str, str] | None = None) -> dict[str, np.ndarray]:
@@ -186,6 +197,6 @@ def _damaged(path: Path, what: str) -> UserError:
 
 
 def array_digest(values: np.ndarray) -> str:
-    """Give the SHA-256 digest of an array: of its type, its shape and its contents."""
+    """Return the SHA-256 digest of the type, shape and contents of an array."""
     head = f"{values.dtype.str}{list(values.shape)}".encode()
     return hashlib.sha256(head + np.ascontiguousarray(values).tobytes()).hexdigest()

@@ -1,13 +1,12 @@
-"""Completes what the store knows of trajectories: what is missing is observed on snapshots, continued or computed.
+"""Complete stored trajectories: what is missing is observed on snapshots, continued or computed.
 
-For each seed the cheapest way is chosen: nothing, if all is stored; *observe*, if the parameters at all times where a
-probe is missing are known; *continue*, if only later times are missing; else *begin* at t = 0. Seeds that need the same
-are run together.
+For each seed the cheapest plan is chosen: *complete*, if everything is stored; *observe*, if the parameters are stored
+for all times where a probe is missing; *continue*, if only later times are missing; otherwise *begin* at t = 0. Seeds
+with the same plan are run together.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -19,22 +18,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
+from unlazy._files import writing
 from unlazy._inputs import leaf_like, plain_leaf
-from unlazy.flows import Driver, Observe, OnlyAtEnd, OtherRunError, Recorded, Status, Trajectory
+from unlazy.flows import Driver, OnlyAtEnd, OtherRunError, Status, Trajectory
+from unlazy.flows.state import failed
 from unlazy.lab.identity import Identity, digest
 from unlazy.lab.made_by import is_current, provenance
 from unlazy.lab.recipe import Experiment, Recipe, instantiate
-from unlazy.lab.store import parts
+from unlazy.lab.store import nested, parts, seen
 from unlazy.lab.tracks import COUNTERS, Track, leaves_of, thinned
 from unlazy.networks import with_fields
 
 Kind = Literal["complete", "observe", "continue", "begin"]
 _ORDER: tuple[Kind, ...] = ("complete", "observe", "continue", "begin")
-Listen = Callable[[Driver, float, float], None]  # (driver, share done, time)
+Listen = Callable[[Driver, float, float], None]  # (driver, fraction done, time)
 
 
 class Plan(NamedTuple):
-    """What one seed needs: from which track, which probes at which of its times, and which later times."""
+    """What one seed needs: which track to use, which probes to observe at which of its times, and which later times."""
 
     kind: Kind
     track: Track | None
@@ -42,45 +43,43 @@ class Plan(NamedTuple):
     later: list[float]
 
     def key(self) -> str:
-        """Give what seeds must agree in to be run together."""
+        """Return a digest that is equal for seeds that can be run together."""
         asked = [] if self.track is None else self.track.asked.tolist()
         return digest([self.kind, asked, self.missing, self.later])
 
 
-def plan(known: Sequence[Track], identity: Identity, times: np.ndarray, exact_end: bool = False) -> Plan:
-    """Choose the cheapest way to what is asked for.
+def plan(known: Sequence[Track], identity: Identity, exact_end: bool = False) -> Plan:
+    """Choose the cheapest plan.
 
     Parameters
     ----------
     known
-        The tracks of the trajectory.
-    identity, times
-        What is asked for.
+        The stored tracks of the trajectory.
+    identity
+        The requested probes and times.
     exact_end
-        Whether the track must end where ``times`` do, so that its state is that of the end.
+        Whether the track must end at the last of the times, so that its state is the one at the end.
     """
-    plans = [_along(track, identity, times, exact_end) for track in known]
+    plans = [_along(track, identity, exact_end) for track in known]
     plans.append(Plan("begin", None, {}, []))
     return min(plans, key=lambda one: (_ORDER.index(one.kind), one.track is None or not is_current(one.track.made_by)))
 
 
-def _along(track: Track, identity: Identity, times: np.ndarray, exact_end: bool) -> Plan:
-    places = {float(t): track.find(t) for t in times}
+def _along(track: Track, identity: Identity, exact_end: bool) -> Plan:
+    places = {float(t): track.find(t) for t in identity.times}
     last = track.asked[-1] if len(track.asked) else -np.inf
     later = [t for t, place in places.items() if place is None and t > last]
     if any(place is None and t <= last for t, place in places.items()):
         return Plan("begin", None, {}, [])
     found = sorted({place for place in places.values() if place is not None})
-    # A run from the start takes the track's place if it observes all of the track's times.
+    # A run from the start replaces the track if it observes all of the track's times.
     begin = Plan("begin", track if len(found) == len(track.asked) else None, {}, [])
     if exact_end and track.finished and not later and (not found or found[-1] != len(track.asked) - 1):
         return begin
     missing: dict[str, list[int]] = {}
     for label, probe in identity.probes.items():
-        at_end = isinstance(probe, OnlyAtEnd)
-        wanted = ([] if later or not found else found[-1:]) if at_end else found
-        seen = track.observed.get(identity.digests[label], {})
-        lacking = [index for index in wanted if index not in seen]
+        known = track.observed.get(identity.digests[label], {})
+        lacking = [index for index in seen(probe, found, not later) if index not in known]
         if not all(map(track.available, lacking)):
             return begin
         if lacking:
@@ -90,86 +89,103 @@ def _along(track: Track, identity: Identity, times: np.ndarray, exact_end: bool)
     return Plan("observe" if missing else "complete", track, missing, [])
 
 
+@dataclasses.dataclass
 class Worker:
-    """Carries out plans for some seeds of a recipe, together."""
+    """Carries out the plans of some seeds of a recipe, which run together.
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        identity: Identity,
-        seeds: Sequence[int],
-        plans: Sequence[Plan],
-        limit: float,
-        listen: Listen,
-        save: Callable[[Worker], None],
-    ) -> None:
-        self.recipe, self.identity, self.seeds, self.plans = recipe, identity, list(seeds), list(plans)
-        self.limit, self.listen, self.save = limit, listen, save
-        self.driver: Driver | None = None
-        self.loading: Path | None = None  # the checkpoint that is being read
+    Attributes
+    ----------
+    recipe, identity
+        The recipe.
+    seeds, plans
+        Seeds, and a plan for each; all plans have the same key.
+    snapshots
+        Space for snapshots of the trained parameters, in MiB per seed.
+    checkpoint
+        The file to which the state is written from time to time, and from which it is resumed.
+    resume
+        Whether an existing checkpoint is used.
+    listen
+        Called with the driver, the fraction done and the time.
+    """
 
-    @property
+    recipe: Recipe
+    identity: Identity
+    seeds: list[int]
+    plans: list[Plan]
+    snapshots: float
+    checkpoint: Path
+    resume: bool
+    listen: Listen
+    driver: Driver | None = None
+
     def digest(self) -> str:
-        """What this work is: a checkpoint of other work is not used."""
+        """Return a digest of the work, so that the checkpoint of other work is not used."""
         named = [self.identity.trajectories[seed] for seed in self.seeds]
         return digest([named, self.identity.view, self.plans[0].key()])
 
-    def __call__(self, checkpoint: Path | None) -> list[Track] | None:
-        """Give the completed tracks, or None if the work was interrupted."""
+    def save(self) -> None:
+        """Write the state to the checkpoint, if there is anything to write."""
+        if self.driver is not None:
+            with writing("The checkpoint", self.checkpoint, "free some space"):
+                self.driver.save(self.checkpoint, self.digest())
+
+    def work(self) -> list[Track] | None:
+        """Return the completed tracks, or None if the work was interrupted."""
         first, experiment = self.plans[0], instantiate(self.recipe, self.seeds)
+        prepared = experiment.flow, experiment.networks, experiment.data
         if first.kind == "begin":
-            probes = self.identity.probes
-            self.driver = Driver.begin(
-                experiment.flow, experiment.networks, experiment.data, experiment.times, probes, experiment.keys
-            )
-            return self._drive(self.driver, checkpoint, [plan.track for plan in self.plans], experiment.times, False)
+            self.driver = Driver.begin(*prepared, experiment.times, self.identity.probes, experiment.keys)
+            return self._drive(self.driver, [plan.track for plan in self.plans], experiment.times, False)
         known = [plan.track for plan in self.plans if plan.track is not None]
         begun = time.perf_counter()
         # At t = 0 with everything prepared, to observe stored parameters or to continue from a stored state.
         plain = {label: one.probe if isinstance(one, OnlyAtEnd) else one for label, one in self.identity.probes.items()}
-        stand = Driver.begin(experiment.flow, experiment.networks, experiment.data, [0.0], plain, experiment.keys)
+        stand = Driver.begin(*prepared, [0.0], plain, experiment.keys)
         states = stacked_states(stand, known)
         if states is None:  # stored in other coordinates than would be chosen now
             self.plans = [Plan("begin", None, {}, [])] * len(self.seeds)
-            return self(checkpoint)
-        self._observe(stand, known, first.missing, time.perf_counter() - begun)
+            return self.work()
+        self._observe(stand, known, first.missing, begun)
         if first.kind == "observe":
             return known
         run_state = with_fields(stand.run_state, state=states, target=float(known[0].asked[-1]))
-        later = _on_other_steps(stand, run_state.target, first.later)
+        counts, _ = stand.method.plan(np.asarray([run_state.target, *first.later]))
+        # The first times may fall on the step that has been reached already.
+        later = [t for t, count in zip(first.later, counts[1:], strict=True) if count > counts[0]]
         if not later:
             for track in known:
                 track.merged += [(t, len(track.asked) - 1) for t in first.later]
             return known
         self.driver = Driver(stand.method, run_state, later, self.identity.probes, stand.batching)
-        return self._drive(self.driver, checkpoint, known, np.asarray(first.later), True)
+        return self._drive(self.driver, known, np.asarray(first.later), True)
 
-    def _observe(self, stand: Driver, known: list[Track], missing: dict[str, list[int]], seconds: float) -> None:
-        """Evaluate probes on what is stored, and add what they observe to the tracks."""
-        begun = time.perf_counter()
+    def _observe(self, stand: Driver, known: list[Track], missing: dict[str, list[int]], begun: float) -> None:
+        """Evaluate probes on stored parameters, and add their observations to the tracks."""
         indices = sorted({index for some in missing.values() for index in some})
         for count, index in enumerate(indices):
             probes = {label: stand.probes[label] for label, some in missing.items() if index in some}
-            seen = stand.observe(_parameters(stand, known, index), probes)
+            observed = stand.observe(_parameters(stand, known, index), probes)
             for row, track in enumerate(known):
-                self._add(track, index, _pick(stand, seen, row))
+                self._add(track, index, _pick(stand, observed, row))
             self.listen(stand, (count + 1) / len(indices), float(known[0].asked[index]))
         for track in known:
-            track.seconds += (seconds + time.perf_counter() - begun) / len(known)
+            track.seconds += (time.perf_counter() - begun) / len(known)
 
-    def _add(self, track: Track, index: int, seen: dict[str, Any]) -> None:
-        for label, observed in seen.items():
-            track.observed.setdefault(self.identity.digests[label], {})[index] = parts(observed)
+    def _add(self, track: Track, index: int, observed: dict[str, Any]) -> None:
+        for label, one in observed.items():
+            track.observed.setdefault(self.identity.digests[label], {})[index] = parts(one)
 
     def _drive(
-        self, driver: Driver, checkpoint: Path | None, before: Sequence[Track | None], asked: np.ndarray, more: bool
+        self, driver: Driver, before: Sequence[Track | None], asked: np.ndarray, more: bool
     ) -> list[Track] | None:
+        """Run the driver; the new tracks replace those ``before``, or continue them if there is ``more``."""
         size = sum(leaf.nbytes for leaf in jax.tree.leaves(driver.state.trained)) // len(self.seeds)
         free = {0} if driver.asked[0] == 0 else set()
-        driver.snapshots = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.limit))
-        if checkpoint is not None and checkpoint.exists():
-            self._resume(driver, checkpoint)
-        driver.run(lambda share, clock: self.listen(driver, share, clock), checkpoint=lambda: self.save(self))
+        driver.snapshots = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.snapshots))
+        if self.resume and self.checkpoint.exists():
+            self._load(driver)
+        driver.run(lambda share, clock: self.listen(driver, share, clock), checkpoint=self.save)
         if driver.interrupted:
             return None
         offset = len(before[0].asked) if more and before[0] is not None else 0
@@ -183,67 +199,59 @@ class Worker:
         for track, old in zip(made, before, strict=True):
             if old is not None:
                 leaves = len(jax.tree.leaves(driver.state.trained))
-                _join(track, old, leaves, self.limit) if more else _keep_observed(track, old)
+                _join(track, old, leaves, self.snapshots) if more else _keep_observed(track, old)
         return made
 
-    def _resume(self, driver: Driver, checkpoint: Path) -> None:
-        self.loading = checkpoint
-        with contextlib.suppress(OtherRunError):  # an earlier recipe of this name and text, with other data or seeds
-            driver.load(checkpoint, self.digest)
-        self.loading = None
+    def _load(self, driver: Driver) -> None:
+        try:
+            driver.load(self.checkpoint, self.digest())
+        except OtherRunError:  # an earlier recipe of this name and text, with other data or seeds
+            pass
+        except UserError:
+            raise
+        except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError) as error:
+            what = f"The checkpoint '{self.checkpoint}' cannot be used ({type(error).__name__})"
+            raise UserError(f"{what}: delete it to start afresh.") from None
 
     def _track(self, driver: Driver, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]) -> Track:
-        """Make a track of what one seed did, with indices that count from ``offset``."""
-        good = _good(driver.records, row)
-        counters = {
-            name: [float(np.ravel(one.counters[name])[row]) for one in driver.records[:good]] for name in COUNTERS
-        }
-        last = {name: float(run.stats[name]) for name in COUNTERS}
+        """Make the track of one seed, with indices that count from ``offset``."""
+        codes = [np.ravel(one.counters["code"])[row] for one in driver.records]
+        good = next((index for index, code in enumerate(codes) if failed(code)), len(codes))  # before an error
+        records = driver.records[:good]
         track = Track(
             asked=np.asarray(driver.asked[:good], float),
             reached=np.asarray(driver.reached[:good], float),
             merged=merged,
-            counters=counters,
+            counters={name: [float(np.ravel(one.counters[name])[row]) for one in records] for name in COUNTERS},
             status=run.status.name,
-            last=last,
-            method=method_of(run),
+            last={name: float(run.stats[name]) for name in COUNTERS},
+            method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
             seconds=driver.seconds / len(self.seeds),
             made_by=provenance(),
             observed={},
             snapshots={
-                offset + index: [_row(driver, leaf, row) for leaf in one.trained]
-                for index, one in enumerate(driver.records[:good])
+                offset + index: _pick(driver, list(one.trained), row)
+                for index, one in enumerate(records)
                 if one.trained is not None
             },
-            state=[_row(driver, leaf, row) for leaf in map(plain_leaf, jax.tree.leaves(driver.state))],
+            state=_pick(driver, list(map(plain_leaf, jax.tree.leaves(driver.state))), row),
         )
-        for index in range(good):
-            self._add(track, offset + index, _pick(driver, driver.records[index].observed, row))
+        for index, one in enumerate(records):
+            self._add(track, offset + index, _pick(driver, one.observed, row))
         if driver.at_end and good == len(driver.asked):
             self._add(track, offset + good - 1, _pick(driver, driver.at_end, row))
         return track
 
 
-def method_of(run: Trajectory) -> str:
-    """Name the method, coordinates and precision of a run."""
-    return "{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats)
-
-
-def _good(records: Sequence[Recorded], row: int) -> int:
-    """How many save times a seed reached before it went wrong, if it did."""
-    codes = [np.ravel(one.counters["code"])[row] for one in records]
-    return next((index for index, code in enumerate(codes) if code), len(codes))
-
-
 def _keep_observed(track: Track, before: Track) -> None:
-    """Take the place of a track that was followed along the same times, and keep what other probes observed."""
+    """Let ``track`` replace one along the same times, and keep what other probes observed."""
     for name, by_index in before.observed.items():
         track.observed[name] = by_index | track.observed.get(name, {})
     track.path = before.path
 
 
 def _join(track: Track, before: Track, leaves: int, limit: float) -> None:
-    """Put what was stored before in front of a track that continues it; of a state, the parameters come first."""
+    """Put a stored track in front of the one that continues it; the first ``leaves`` of a state are its parameters."""
     kept = {index: leaves_of(before, some) for index, some in before.snapshots.items()}
     if before.asked[-1] > 0:  # its end is no longer the end
         kept[len(before.asked) - 1] = leaves_of(before, before.state)[:leaves]
@@ -260,36 +268,35 @@ def _join(track: Track, before: Track, leaves: int, limit: float) -> None:
     _keep_observed(track, before)
 
 
-def restored(
-    experiment: Experiment,
-    index: int,
-    track: Track,
-    seen: dict[str, Any],
-    probes: dict[str, Observe],
-    times: np.ndarray,
-) -> Trajectory:
-    """Give the trajectory of one seed as it was when it ended, from its track."""
-    stand = Driver.begin(
-        experiment.flow, [experiment.networks[index]], [experiment.data[index]], [0.0], (), [experiment.keys[index]]
-    )
+def restored(experiment: Experiment, index: int, track: Track, identity: Identity) -> Trajectory:
+    """Restore the trajectory of one seed at its end from its track."""
+    network, data, key = experiment.networks[index], experiment.data[index], experiment.keys[index]
+    stand = Driver.begin(experiment.flow, [network], [data], [0.0], (), [key])
     states = stacked_states(stand, [track])
     if states is None:
         raise UserError(f"'{track.path}' was stored in coordinates that are not chosen now: compute it with --fresh.")
     target = float(track.asked[-1]) if len(track.asked) else 0.0
     run_state = with_fields(stand.run_state, state=states, target=target)
     (run,) = Driver(stand.method, run_state, [target], (), stand.batching).trajectories()
-    stats = run.stats | {"seconds": track.seconds}
-    return dataclasses.replace(run, times=times, probes=probes, observed=seen, stats=stats, status=Status[track.status])
-
-
-def _on_other_steps(stand: Driver, since: float, later: Sequence[float]) -> list[float]:
-    """Leave out the first times as long as they fall on the step that has been reached."""
-    counts, _ = stand.method.plan(np.asarray([since, *later]))
-    return [t for t, count in zip(later, counts[1:], strict=True) if count > counts[0]]
+    indices, whole = track.select(identity.times)
+    observed: dict[str, Any] = {}
+    for label, probe in identity.probes.items():
+        values = track.stacked(identity.digests[label], seen(probe, indices, whole))
+        if values:
+            late = isinstance(probe, OnlyAtEnd)
+            observed[label] = nested({part: one[0] if late else one for part, one in values.items()})
+    return dataclasses.replace(
+        run,
+        times=track.reached[indices],
+        probes=identity.probes,
+        observed=observed,
+        stats=run.stats | {"seconds": track.seconds},
+        status=Status[track.status],
+    )
 
 
 def stacked_states(stand: Driver, known: Sequence[Track]) -> Any:
-    """Give the states at the ends of tracks, as the driver holds them; None if they are of another kind."""
+    """Return the states at the ends of tracks in the form of the driver's; None if they have another form."""
     rows = [leaves_of(track, track.state) for track in known]
     leaves, structure = jax.tree.flatten(stand.state)
     wanted = [(leaf.shape, leaf.dtype) for leaf in map(plain_leaf, leaves)]
@@ -306,7 +313,7 @@ def _stacked(stand: Driver, rows: Sequence[list[np.ndarray]]) -> list[np.ndarray
 
 
 def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
-    """Give the trained parameters of all seeds at one observed time."""
+    """Return the trained parameters of all seeds at one observed time."""
     structure = jax.tree.structure(stand.state.trained)
     if known[0].asked[index] == 0:
         return stand.run_state.first
@@ -316,9 +323,6 @@ def _parameters(stand: Driver, known: Sequence[Track], index: int) -> Any:
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in stacked])
 
 
-def _row(driver: Driver, leaf: np.ndarray, row: int) -> np.ndarray:
-    return leaf if driver.batching == "one" else leaf[row]
-
-
 def _pick(driver: Driver, tree: Any, row: int) -> Any:
-    return jax.tree.map(lambda leaf: _row(driver, leaf, row), tree)
+    """Return the part of one seed."""
+    return tree if driver.batching == "one" else jax.tree.map(lambda leaf: leaf[row], tree)

@@ -2,7 +2,8 @@
 
 Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. Family
 B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters start from laws. Family C is `ConvNet`:
-convolutions from small initialisation. A `TangentModel` is the linearisation of any network.
+convolutions from small initialisation. A `TangentModel` is the linearisation of any network, and a `TwoLayerLimit` the
+limit of infinitely many neurons of family A. `wrap` makes networks of models of other libraries.
 """
 
 from unlazy.networks._base import (
@@ -10,20 +11,25 @@ from unlazy.networks._base import (
     GramForm,
     Network,
     View,
+    as_function,
     frozen_rates,
-    jacobian_kernel,
+    generic_kernel,
     split_trained,
     trained_rates,
     with_fields,
 )
-from unlazy.networks._learner import SphericalLimit, is_learner, pulls, shares, slope_of, slopes, sphere_mean
-from unlazy.networks._prepared import Batch, OtherBatch, Prepared, PreparedInputs, Samples, raw_inputs
-from unlazy.networks.blocks import Block, Limit, kernel_of, lengths
+from unlazy.networks.blocks import Block
 from unlazy.networks.conv import ConvNet
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers, RandomPatches
+from unlazy.networks.foreign.torch_modules import TorchNetwork
+from unlazy.networks.foreign.wrap import as_network, wrap
+from unlazy.networks.foreign.wrapped import Wrapped
 from unlazy.networks.laws import Constant, Eye, Given, Grid, Law, Normal, Sphere, Tied, Uniform
-from unlazy.networks.layers import Layer, nested_sums
-from unlazy.networks.linear import AXIS, Layout
+from unlazy.networks.layers import Layer
+from unlazy.networks.limits import Limit
+from unlazy.networks.linear import Layout
+from unlazy.networks.node_kernels import NodeKernels
+from unlazy.networks.prepared import Batch, OtherBatch, Prepared, PreparedInputs, Samples, raw_inputs
 from unlazy.networks.scalings import (
     Asymmetrical,
     FirstNodes,
@@ -38,10 +44,12 @@ from unlazy.networks.scalings import (
 )
 from unlazy.networks.stack import MeanFieldStack
 from unlazy.networks.tangent import TangentModel
+from unlazy.networks.traced_layers import layers_on
+from unlazy.networks.tracing import TracedLayer, preactivations, trace_layers
 from unlazy.networks.two_layer import TwoLayer
+from unlazy.networks.two_layer_limit import TwoLayerLimit
 
 __all__ = [
-    "AXIS",
     "Anchored",
     "Asymmetrical",
     "Batch",
@@ -64,6 +72,7 @@ __all__ = [
     "Limit",
     "MeanFieldStack",
     "Network",
+    "NodeKernels",
     "NodeWeights",
     "Normal",
     "OtherBatch",
@@ -75,30 +84,30 @@ __all__ = [
     "Samples",
     "Scaling",
     "Sphere",
-    "SphericalLimit",
     "TangentModel",
     "Tied",
+    "TorchNetwork",
+    "TracedLayer",
     "TwoLayer",
+    "TwoLayerLimit",
     "Uniform",
     "View",
+    "Wrapped",
     "Zipf",
+    "as_function",
+    "as_network",
     "asymmetrical",
     "frozen_rates",
-    "is_learner",
-    "jacobian_kernel",
-    "kernel_of",
-    "lengths",
+    "generic_kernel",
+    "layers_on",
     "mean_field",
     "multilayer_mean_field",
-    "nested_sums",
     "ntk",
-    "pulls",
+    "preactivations",
     "raw_inputs",
-    "shares",
-    "slope_of",
-    "slopes",
-    "sphere_mean",
     "split_trained",
+    "trace_layers",
     "trained_rates",
     "with_fields",
+    "wrap",
 ]

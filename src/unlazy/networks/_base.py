@@ -1,21 +1,25 @@
-"""What a network is to the rest of the house: a function of a batch that knows how fast its parameters learn."""
+"""The interface of networks: functions of a batch that know how fast their parameters learn."""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._types import Outputs, PyTree, Scalar
+from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
+from unlazy.kernels import tangent_kernel
+from unlazy.kernels.structure import Method
 from unlazy.losses import Loss
-from unlazy.networks._prepared import (
+from unlazy.networks.layers import Layer
+from unlazy.networks.prepared import (
     Batch,
     OtherBatch,
     Places,
@@ -23,7 +27,6 @@ from unlazy.networks._prepared import (
     Samples,
     raw_inputs,
 )
-from unlazy.networks.layers import Layer
 
 if TYPE_CHECKING:
     from unlazy.networks.linear import Layout
@@ -33,7 +36,15 @@ M = TypeVar("M", bound=eqx.Module)
 
 
 class View(eqx.Module):
-    """What a network gives on some inputs, with whatever it wants to remember of how it got there."""
+    """The outputs of a network on some inputs, with what `Network.chord` reuses.
+
+    Attributes
+    ----------
+    outputs
+        The outputs f(x).
+    hidden
+        Pre-activations, where they are stored.
+    """
 
     outputs: Outputs
     hidden: Float[Array, "..."] | None = None
@@ -180,10 +191,12 @@ class Network(eqx.Module):
 
         Along the flow f' = -Θ dL/df. Without ``z`` it is Θ(x, x).
         """
-        return jacobian_kernel(self, x, x if z is None else z)
+        return generic_kernel(self, x, z)
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
-        """Return Θ(x, z) of one of several outputs; cut out of the whole, unless a network knows a cheaper way."""
+        """Return Θ(x, z) of one of several outputs; cut out of the whole where that has a formula of its own."""
+        if type(self).tangent_kernel is Network.tangent_kernel:
+            return generic_kernel(self, x, z, output)
         return self.tangent_kernel(x, z)[:, output, :, output]
 
     def layers(self) -> Mapping[str, Layer]:
@@ -201,7 +214,7 @@ class Network(eqx.Module):
         leaves, _ = jax.tree_util.tree_flatten_with_path(split_trained(self)[0])
         first = jax.tree.leaves(split_trained(start)[0])
         return {
-            jax.tree_util.keystr(path).lstrip("."): jnp.sqrt(jnp.sum(jnp.square(leaf - other)))
+            leaf_name(path): jnp.sqrt(jnp.sum(jnp.square(leaf - other)))
             for (path, leaf), other in zip(leaves, first, strict=True)
         }
 
@@ -219,53 +232,111 @@ class Tangent(Chord):
 
 
 def with_fields(network: M, **changes: object) -> M:
-    """Copy a network, or another module, with some fields changed and nothing drawn anew (`__init__` is not run)."""
+    """Copy a network, or another module, with some fields changed and nothing drawn anew (`__init__` is not run).
+
+    Parameters
+    ----------
+    network
+        The network or module to copy.
+    **changes
+        New values by the names of the fields.
+    """
     new = object.__new__(type(network))
     for field in dataclasses.fields(network):
         object.__setattr__(new, field.name, changes.get(field.name, getattr(network, field.name)))
     return new
 
 
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """Return the place of a leaf in a tree as a name with dots: ``mlp.layers.0.weight``."""
+    return re.sub(r"[./~\s]+", ".", jax.tree_util.keystr(path, simple=True, separator=".")).strip(".")
+
+
 def frozen_rates(network: Network) -> PyTree:
-    """Give the rates of a network of which nothing is trained: the tree that `Network.rates` fills in."""
+    """Return the rates of a network of which nothing is trained: the tree that `Network.rates` fills in.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
     return jax.tree.map(lambda _: 0.0, eqx.filter(network, eqx.is_inexact_array))
 
 
 def split_trained(network: N) -> tuple[N, N]:
-    """Split a network into what its rates train and the rest, so that frozen leaves are never differentiated."""
+    """Split a network into what its rates train and the rest, so that frozen leaves are never differentiated.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
     trained = jax.tree.map(lambda rate: not (isinstance(rate, float) and rate == 0.0), network.rates())
     nothing = jax.tree.map(lambda _: False, network)
     return eqx.partition(network, eqx.combine(trained, nothing))
 
 
 def trained_rates(network: Network) -> PyTree:
-    """Rates of the trained leaves only: the same tree as the first half of `split_trained`."""
+    """Return the rates of the trained leaves only: the same tree as the first half of `split_trained`.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
     return jax.tree.map(lambda rate: None if isinstance(rate, float) and rate == 0.0 else rate, network.rates())
 
 
-def jacobian_kernel(network: Network, x: Batch, z: OtherBatch, memory: float = 2.0**28) -> Float[Array, "..."]:
-    """Tangent kernel J(x) R J(z)^T of any network by automatic differentiation.
+def example_data(
+    n: int, n_test: int, inputs: tuple[int, ...], keys: Iterable[PRNGKey], name: str = "example"
+) -> tuple[Dataset, Dataset]:
+    """Draw data for the examples of a network: targets of one output, and of three without test data."""
+    shapes = (n, *inputs), (n,), (n_test, *inputs), (n_test,)
+    x, y, x_test, y_test = (jax.random.normal(key, shape) for shape, key in zip(shapes, keys, strict=False))
+    several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name=f"{name} with three outputs")
+    return Dataset(x, y, x_test, y_test, name=name), several
 
-    Jacobian rows are made in blocks of samples so that they take about ``memory`` bytes, whatever n is.
+
+def as_function(network: Network) -> tuple[Callable[[Any, Batch], Outputs], PyTree, PyTree]:
+    """Return a network as ``apply(params, x)``, ``params`` and ``rates``: what the functions of `unlazy.kernels` take.
+
+    Parameters
+    ----------
+    network
+        The network, on raw inputs.
+
+    Examples
+    --------
+    >>> apply, params, rates = as_function(network)
+    >>> unlazy.kernels.leading_eigenvalues(apply, params, data.x, rates=rates)
+    """
+    return _call, network, network.rates()
+
+
+def _call(network: Network, x: Batch) -> Outputs:
+    return network(x)
+
+
+def generic_kernel(
+    network: Network,
+    x: Batch,
+    z: OtherBatch | None = None,
+    outputs: Literal["all", "trace"] | int = "all",
+    method: Method = "auto",
+    memory: float | None = None,
+) -> Float[Array, "..."]:
+    """Compute the tangent kernel J(x) R J(z)^T of any network with `unlazy.kernels.tangent_kernel`.
+
+    Parameters
+    ----------
+    network
+        The network, in weights or in Gram coordinates.
+    x, z
+        Two batches of inputs, raw or prepared; without ``z`` it is Θ(x, x).
+    outputs, method, memory
+        As in `unlazy.kernels.tangent_kernel`.
     """
     if isinstance(x, Places) or isinstance(z, Places):  # what autodiff gives in Gram coordinates is not a Jacobian
-        network, x, z = network.restore(), raw_inputs(x), raw_inputs(z)
-    trained, frozen = split_trained(network)
-    rates = trained_rates(network)
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(trained))
-    shape = eqx.filter_eval_shape(network, x)
-    outputs = shape.size // x.shape[0]
-    block = max(1, int(memory / (2 * size * outputs)))
-
-    def rows(sample: PyTree, power: float) -> Float[Array, "k p"]:
-        one = jax.tree.map(lambda leaf: leaf[None], sample)
-        jacobian = jax.jacrev(lambda leaves: eqx.combine(leaves, frozen)(one).reshape(-1))(trained)
-        scaled = jax.tree.map(lambda rate, leaf: (rate**power * leaf).reshape(outputs, -1), rates, jacobian)
-        return jnp.concatenate(jax.tree.leaves(scaled), axis=1)
-
-    def against_all(sample: PyTree) -> Float[Array, "..."]:
-        here = rows(sample, 1.0)
-        return jax.lax.map(lambda other: here @ rows(other, 0.0).T, z, batch_size=min(block, z.shape[0]))
-
-    kernel = jax.lax.map(against_all, x, batch_size=min(block, x.shape[0]))  # (n, n', k, k)
-    return kernel[:, :, 0, 0] if shape.ndim == 1 else jnp.transpose(kernel, (0, 2, 1, 3))
+        network, x, z = network.restore(), raw_inputs(x), None if z is None else raw_inputs(z)
+    apply, params, rates = as_function(network)
+    return tangent_kernel(apply, params, x, z, rates=rates, outputs=outputs, method=method, memory=memory)

@@ -1,4 +1,4 @@
-"""The blocks of a mean-field stack: neurons, infinitely many neurons, and a linear map on features made once.
+"""The blocks of a mean-field stack, and their neurons as layers.
 
 Blocks work on columns, (channels, samples): all products then have their long axes where memory is contiguous, which
 makes a training step twice as fast on CPUs as rows do.
@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from unlazy.activations import Activation, LeakyRelu, Relu
+from unlazy._errors import UserError
+from unlazy._types import PyTree
+from unlazy.activations import Activation
 from unlazy.networks._base import with_fields
-from unlazy.networks._prepared import Features, Places, PreparedInputs, known_as
-from unlazy.networks.embeddings import Anchored
-from unlazy.networks.linear import Gram, Layout, Weights
+from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
+from unlazy.networks.linear import Weights
+from unlazy.networks.prepared import Batch, PreparedInputs
+
+if TYPE_CHECKING:
+    from unlazy.networks.stack import MeanFieldStack
 
 Columns = Float[Array, "d n"]
 Channels = Float[Array, "D n"]
@@ -37,7 +42,7 @@ class AbstractBlock(eqx.Module):
     @property
     @abc.abstractmethod
     def inputs(self) -> int:
-        """Number of raw inputs d that it takes."""
+        """Number of raw inputs d."""
 
     @abc.abstractmethod
     def __call__(self, x: Inputs) -> Channels:
@@ -54,15 +59,6 @@ class AbstractBlock(eqx.Module):
     def back(self, x: Inputs, up: Signals) -> Lower:
         """∂f/∂x from ∂f/∂F; only the first block of a stack may do without."""
         raise NotImplementedError(f"A {type(self).__name__} is the first block of its stack.")
-
-    @property
-    def has_neurons(self) -> bool:
-        """Whether it is a block of finite width, or stands for one."""
-        return False
-
-    def rows(self) -> Float[Array, "m p"] | None:
-        """What is trained of each neuron, as one row; nothing where nothing that belongs to neurons is."""
-        return None
 
     def restored(self) -> AbstractBlock:
         """The block on raw inputs and with neurons first, with the present parameters."""
@@ -82,11 +78,25 @@ def spread_out(kernel: Float[Array, "n p"]) -> Float[Array, "n 1 p 1"]:
 class Block(AbstractBlock):
     """F(x) = s Σ_j A_j σ(w_j·x + b_j) + c over m neurons (A_j, w_j, b_j), with s = 1/m (mean field) or 1 (standard).
 
-    Without A it is |w_j| where it is ``tied``, else the identity. In the mean-field parameterisation what belongs to a
-    neuron learns m times as fast, which undoes s. ``train`` names what is trained, in letters.
+    In the mean-field parameterisation the parameters of neurons learn m times as fast, which undoes s.
 
-    With ``neurons_last`` a and w are stored transposed, for training: steps are up to twice as fast on CPUs where the
-    long axis of every matrix, of gradients too, is the contiguous one.
+    Attributes
+    ----------
+    a, w, b, c
+        Amplitudes A, weights, biases and offset. Without amplitudes A_j is |w_j| (``tied``), or A is the identity.
+    activation
+        Activation σ.
+    train
+        Letters of what is trained, such as "ac".
+    mean_field
+        Whether s = 1/m.
+    skip
+        Whether the inputs are added to the outputs.
+    tied
+        Whether A_j = |w_j|.
+    neurons_last
+        Whether a and w are stored transposed, for training: steps are up to twice as fast on CPUs where the long axis
+        of every matrix, of gradients too, is contiguous.
     """
 
     a: Float[Array, "m D"] | None
@@ -102,18 +112,12 @@ class Block(AbstractBlock):
 
     @property
     def inputs(self) -> int:
-        """Number of inputs d."""
         return self.w.shape[0 if self.neurons_last else 1]
 
     @property
     def width(self) -> int:
         """Number of neurons m."""
         return self.w.shape[1 if self.neurons_last else 0]
-
-    @property
-    def has_neurons(self) -> bool:
-        """They are what it is made of."""
-        return True
 
     def turned(self) -> Block:
         """The same block with the other order of axes; one without amplitudes of its own stays as it is."""
@@ -124,6 +128,11 @@ class Block(AbstractBlock):
     def restored(self) -> Block:
         """The same block with neurons first."""
         return self.turned() if self.neurons_last else self
+
+    def chosen(self, rows: slice | Int[Array, " k"]) -> Block:
+        """The block of some of its neurons, each with its A, w and b; needs neurons first."""
+        a, w, b = (None if leaf is None else leaf[rows] for leaf in (self.a, self.w, self.b))
+        return with_fields(self, a=a, w=w, b=b)
 
     @property
     def scale(self) -> float:
@@ -208,176 +217,106 @@ class Block(AbstractBlock):
         return Weights(self.a.T, self.c, self.scale, rates.get("a", 0.0), rates.get("c", 0.0))
 
     def rows(self) -> Float[Array, "m p"] | None:
-        """(A_j, w_j, b_j), what of it is trained."""
-        if self.neurons_last:
-            return self.restored().rows()
+        """Return what is trained of (A_j, w_j, b_j), one row per neuron; None where nothing is. Needs neurons first."""
         fields = [getattr(self, letter) for letter in "awb" if letter in self.train]
         if not fields:
             return None
         return jnp.concatenate([field.reshape(self.width, -1) for field in fields], axis=1)
 
 
-class Limit(AbstractBlock):
-    """The first block at infinite width, F_k(x) = E[A_k] E[σ(w·x + b)] + c_k - Σ_p Γ_kp K(x, x_p).
+class Neurons(Layer):
+    """Neurons (A_j, w_j, b_j) of one block; what changes them returns a network on raw inputs."""
 
-    With Gaussian (w, b) the kernel K(x, z) = E[σ(w·x + b) σ(w·z + b)] (aiad2026's K_μ0) and the start are in closed
-    form. Whatever its training, the block stays such an expansion over the points x_p that it was trained on, and is
-    exact at any x.
-    """
+    network: MeanFieldStack
+    name: str = eqx.field(static=True)
+    level: int = eqx.field(static=True)
 
-    mean: Float[Array, " D"]
-    c: Float[Array, " D"]
-    activation: Activation
-    weight_spread: float = eqx.field(static=True)
-    bias_spread: float = eqx.field(static=True)
-    train: str = eqx.field(static=True)
-    dimension: int = eqx.field(static=True)
-    points: Float[Array, "p d"] | None = None
-    coefficients: Float[Array, "D p"] | None = None
+    def _blocks(self) -> tuple[AbstractBlock, ...]:
+        return self.network.restore().blocks
+
+    def _block(self) -> Block:
+        block = self._blocks()[self.level]
+        assert isinstance(block, Block)
+        return block
 
     @property
-    def inputs(self) -> int:
-        """Number of inputs d."""
-        return self.dimension
-
-    def limit_kernel(self, x: Float[Array, "n d"], z: Float[Array, "p d"]) -> Float[Array, "n p"]:
-        """K_μ0(x, z)."""
-        across = self.weight_spread**2 * (x @ z.T) + self.bias_spread**2
-        return self.activation.dual(self._variance(x)[:, None], self._variance(z)[None, :], across)
-
-    def _variance(self, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.weight_spread**2 * jnp.sum(jnp.square(x), axis=1) + self.bias_spread**2
-
-    def start(self, x: Columns) -> Channels:
-        """E[A_k] E[σ(w·x + b)], as A is independent of (w, b) at the start, and what earlier training has added."""
-        start = self.mean[:, None] * mean_value(self.activation, self._variance(x.T))[None]
-        if self.points is None or self.coefficients is None:
-            return start
-        return start - self.coefficients @ self.limit_kernel(self.points, x.T)
-
-    def trained_on(
-        self, points: Float[Array, "q d"], coefficients: Float[Array, "D q"], c: Float[Array, " D"]
-    ) -> Limit:
-        """The block after training: another offset, and more terms of its expansion."""
-        if self.points is not None and self.coefficients is not None:
-            points = jnp.concatenate([self.points, points])
-            coefficients = jnp.concatenate([self.coefficients, coefficients], axis=1)
-        return dataclasses.replace(self, c=c, points=points, coefficients=coefficients)
-
-    def __call__(self, x: Inputs) -> Channels:
-        """Evaluate the start and the expansion."""
-        return self.start(raw_columns(x)) + self.c[:, None]
-
-    def rates(self) -> dict[str, float]:
-        """Before it has points only c can be named."""
-        return {letter: 1.0 for letter in self.train if letter == "c"}
-
-    def kernel(self, x: Inputs, z: OtherInputs, up_x: Signals, up_z: OtherSignals) -> Overlap:
-        """(K_μ0(x, z) + 1) u(x)·u(z)."""
-        return spread_out(kernel_of(self, raw_columns(x).T, raw_columns(z).T)) * overlap(up_x, up_z)
-
-
-class FixedFeatures(AbstractBlock):
-    """A first block on features that never change, by the linear map from them to its channels.
-
-    In weights F = s A^T φ(x) + c on the features of the block that it stands for; at infinite width these are exact on
-    the points of the data (``anchor``), and what the limit gives at the start is added. In Gram coordinates f_k(t, x) =
-    f_k(0, x) - Σ_p Γ_kp(t) G(x, x_p) with Γ' = dL/df (aiad2026 eq. 4 and 16): widths drop out of the cost.
-    """
-
-    linear: Weights | Gram
-    inner: Block | Limit  # the block that it stands for, at t = 0
-    anchor: Anchored | None = None
+    def activation(self) -> Activation:
+        """σ of this block."""
+        return self._block().activation
 
     @property
-    def inputs(self) -> int:
-        """Number of raw inputs d."""
-        return self.inner.inputs
+    def moves(self) -> bool:
+        """Whether training can change the pre-activations: not those of a first block on fixed features."""
+        return self.level > 0 or not self._block().fixed
 
-    @property
-    def has_neurons(self) -> bool:
-        """Whether it stands for a block of finite width."""
-        return isinstance(self.inner, Block)
+    def preactivations(self, x: Batch) -> Float[Array, "n m"]:
+        """Return w_j·f^(l-1)(x) + b_j."""
+        return self._block().hidden(raw_columns(self.network._path(x)[self.level])).T
 
-    def features(self, x: Float[Array, "n d"]) -> Float[Array, "n F"]:
-        """Features of raw points, then what the block gives besides, in one column for each channel, or none."""
-        if isinstance(self.inner, Block):
-            return self.inner.column(x.T).T
-        assert self.anchor is not None
-        return jnp.concatenate([self.anchor(x), self.inner.start(x.T).T], axis=1)
+    def weights(self) -> Float[Array, "m d"]:
+        """Return w_j, with b_j last where there is one."""
+        block = self._block()
+        return block.w if block.b is None else jnp.concatenate([block.w, block.b[:, None]], axis=1)
 
-    def _parts(self, x: Inputs, linear: Weights) -> tuple[Array, Array]:
-        known = known_as(x, Features)
-        features, count = self.features(raw_columns(x).T) if known is None else known, linear.w.shape[1]
-        return features[:, :count], features[:, count:]
+    def outgoing(self) -> Float[Array, "m D"]:
+        """Return s A_j; without low rank, what the next block multiplies with."""
+        block = self._block()
+        if block.a is not None or block.tied:
+            return block.scale * _amplitudes(block)
+        return block.scale * self._above(block).w.T
 
-    def __call__(self, x: Inputs) -> Channels:
-        """The linear map on features, or on rows of the Gram matrix."""
-        if isinstance(self.linear, Gram):
-            return self.linear(x) if isinstance(x, Places) else self.restored()(raw_columns(x))
-        phi, start = self._parts(x, self.linear)
-        return self.linear(phi) + start.T if start.shape[1] else self.linear(phi)
+    def _above(self, block: Block) -> Block:
+        blocks = self._blocks()
+        if self.level + 1 == len(blocks) or block.skip:
+            raise UserError(
+                f"The neurons of {self.name} are the outputs of the network, or are added to its inputs: they cannot "
+                "be weighed or changed one by one."
+            )
+        above = blocks[self.level + 1]
+        assert isinstance(above, Block)
+        return above
 
-    def rates(self) -> dict[str, float]:
-        """Those of the block, for as many features as there are; in Gram form all factors are in G."""
-        if isinstance(self.linear, Gram):
-            return {"linear.coefficients": self.linear.unit}
-        both = {"a": ("linear.w", self.linear.rate), "c": ("linear.b", self.linear.bias_rate)}
-        return dict(both[letter] for letter in self.inner.train)
+    def permute(self, order: Int[Array, " m"]) -> MeanFieldStack:
+        """Reorder the neurons, each with its A, w and b."""
+        block, moved = self._block(), self._block().chosen(order)
+        if block.a is not None or block.tied:
+            return self._with(moved)
+        above = self._above(block)  # without low rank the next block sees the neurons themselves
+        moved = dataclasses.replace(moved, c=block.c[order])
+        return self._with(moved, dataclasses.replace(above, w=above.w[:, order]))
 
-    def kernel(self, x: Inputs, z: OtherInputs, up_x: Signals, up_z: OtherSignals) -> Overlap:
-        """G(x, z) u(x)·u(z)."""
-        afresh = functools.partial(kernel_of, self.inner, raw_columns(x).T, raw_columns(z).T)
-        if isinstance(self.linear, Weights):
-            own = self.linear.kernel(self._parts(x, self.linear)[0], self._parts(z, self.linear)[0])
-        elif isinstance(x, Places) and isinstance(z, Places):
-            own = self.linear.kernel(self.linear.at(x), self.linear.at(z), afresh)
-        else:
-            own = afresh()
-        return spread_out(own) * overlap(up_x, up_z)
+    def rewired(self, into: Rewire, out: Rewire) -> MeanFieldStack:
+        """Replace the neurons; amplitudes that were tied to |w_j| become free, and 1/m that of the new width."""
+        block = self._block()
+        w, b = into(block.w), None if block.b is None else into(block.b)
+        if block.a is not None or block.tied:
+            ratio = w.shape[0] / block.width if block.mean_field else 1.0
+            a = out(_amplitudes(block))
+            return self._with(dataclasses.replace(block, a=a if ratio == 1 else ratio * a, w=w, b=b, tied=False))
+        above = self._above(block)
+        # The offsets of the channels that go are what the next block adds to its biases.
+        bias = above.w @ block.c + (0.0 if above.b is None else above.b)
+        moved = dataclasses.replace(block, w=w, b=b, c=jnp.zeros(w.shape[0], w.dtype))
+        return self._with(moved, dataclasses.replace(above, w=out(above.w.T).T, b=bias))
 
-    def rows(self) -> Float[Array, "m D"] | None:
-        """The amplitudes, if they are trained and belong to neurons."""
-        return self.restored().rows()
+    def _with(self, *changed: Block) -> MeanFieldStack:
+        blocks = list(self._blocks())
+        blocks[self.level : self.level + len(changed)] = changed
+        return with_fields(self.network, blocks=tuple(blocks))
 
-    def restored(self) -> Block | Limit:
-        """The block that it stands for, with the present parameters; a trained limit is again a limit."""
-        block, linear = self.inner, self.linear
-        if isinstance(block, Block):
-            if isinstance(linear, Gram):
-                linear = block.linear().moved(linear, self.features(linear.points[: linear.n]))
-            return with_fields(block, a=linear.w.T, c=linear.b)
-        if isinstance(linear, Gram):
-            c = block.c - float("c" in block.train) * jnp.sum(linear.coefficients, axis=1)
-            return block.trained_on(linear.points[: linear.n], float("a" in block.train) * linear.coefficients, c)
-        assert self.anchor is not None
-        assert linear.b is not None
-        # s Σ_j A_j φ_j(x) = K(x, P) Γ'^T with φ(x) = √|P| K(P, P)^(-1/2) K(P, x)
-        gamma = -linear.factor * linear.w.shape[1] ** 0.5 * (linear.w @ self.anchor.inverse_root)
-        return block.trained_on(self.anchor.points, gamma, linear.b)
-
-
-def in_weights(block: Block | Limit, points: Float[Array, "p d"]) -> FixedFeatures:
-    """Let the features of a first block be made once; those of an infinite one become exact on ``points``."""
-    if isinstance(block, Block):
-        return FixedFeatures(block.linear(), block)
-    nothing, count = jnp.zeros((block.mean.shape[0], points.shape[0]), points.dtype), float(points.shape[0])
-    weights = Weights(nothing, block.c, 1.0 / count, count * ("a" in block.train), float("c" in block.train))
-    return FixedFeatures(weights, block, Anchored(block.limit_kernel, points))
+    def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
+        """Add up the neurons of the last block in one pass; others need a pass for each count."""
+        block, stack = self._block(), self.network
+        if self.level + 1 < len(stack.blocks) or block.skip or not (block.tied or block.a is not None):
+            return super().nested(x, order, judge)
+        readout, offset = self.outgoing(), block.c
+        if stack.scalar:
+            readout, offset = readout[:, 0], offset[0]
+        return nested_sums(self.responses(x), readout, order, lambda f: judge(f + jnp.broadcast_to(offset, f.shape)))
 
 
-def in_gram(block: Block | Limit, points: Float[Array, "p d"], n: int) -> FixedFeatures:
-    """Write a first block on fixed features in Gram form; the first ``n`` points are trained on."""
-    start = block(points.T)
-    nothing = jnp.zeros((start.shape[0], n), points.dtype)
-    return FixedFeatures(Gram(nothing, start, kernel_of(block, points, points[:n]), points, 1.0, Layout()), block)
-
-
-def kernel_of(block: Block | Limit, x: Float[Array, "n d"], z: Float[Array, "p d"]) -> Float[Array, "n p"]:
-    """G(x, z) of a block on fixed features: how a signal on the channels at z moves them at x."""
-    if isinstance(block, Limit):
-        return float("a" in block.train) * block.limit_kernel(x, z) + float("c" in block.train)
-    return block.linear().kernel(block.column(x.T).T, block.column(z.T).T)
+def _amplitudes(block: Block) -> Float[Array, "m D"]:
+    return lengths(block.w)[:, None] if block.a is None else block.a
 
 
 def raw_columns(x: Inputs) -> Columns:
@@ -390,11 +329,3 @@ def lengths(w: Float[Array, "m d"]) -> Float[Array, " m"]:
     square = jnp.sum(jnp.square(w), axis=1)
     positive = square > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
-
-
-def mean_value(activation: Activation, variance: Float[Array, " n"]) -> Float[Array, " n"]:
-    """E[σ(z)], z ~ N(0, q): (1 - slope) √(q / 2π) for rectifiers, by quadrature for smooth activations."""
-    if isinstance(activation, Relu | LeakyRelu):
-        slope = activation.slope if isinstance(activation, LeakyRelu) else 0.0
-        return (1 - slope) * jnp.sqrt(variance / (2 * jnp.pi))
-    return activation.expectation(activation, variance)

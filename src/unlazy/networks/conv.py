@@ -17,10 +17,9 @@ from unlazy._memory import must_fit
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Network, frozen_rates, with_fields
-from unlazy.networks._neurons import Channels, Dense, joined
-from unlazy.networks._prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
-from unlazy.networks.layers import Layer
+from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
+from unlazy.networks.layers import Layer, Rewire
+from unlazy.networks.prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
 
 Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
 Bias: TypeAlias = Float[Array, " _"]
@@ -33,19 +32,39 @@ class ConvNet(Network):
 
         h^l = W^l * σ(h^(l-1)) + b^l,  h^1 = W^1 * x + b^1,  f = Σ_(u,v,β) a_(u,v,β) σ(h^L_(u,v,β))
 
-    zhou2023 section 3.2. ``channels`` has the output channels C_1 ... C_L, ``kernel`` the side m of all kernels, or one
-    for each layer. With ``dense`` that many ReLU units with biases stand between the last maps and the read-out, as in
-    the paper's classifiers (1024). ``output_bias`` adds a constant to each output; the theory has none.
+    zhou2023 section 3.2. A convolution's kernels and biases start from N(0, s²), s = ((c_in + c_out) m² / 2)^-gamma. So
+    gamma = 1/2 with linear=None is Glorot's initialisation, and small ones have gamma > 1.
 
-    Start: kernels and biases of a convolution are N(0, s²) with s = ((c_in + c_out) m² / 2)^-gamma, all linear
-    parameters N(0, linear²); ``linear=None`` gives them s = ((fan_in + fan_out) / 2)^-gamma. So gamma = 1/2 with
-    linear=None is Glorot's initialisation, and small ones have gamma > 1. ``scale`` = ε overrules all: every parameter
-    is N(0, ε²), as in the paper's theory.
+    Parameters
+    ----------
+    channels
+        Output channels C_1 to C_L.
+    kernel
+        Side m of all kernels, or one for each layer.
+    outputs
+        Number of outputs k; left out, f is a scalar.
+    image
+        Shape (channel, height, width) of the inputs.
+    activation
+        σ: an activation, its name, or a plain function.
+    dense
+        Number of ReLU units with biases between the last maps and the read-out, as in the paper's classifiers (1024).
+    gamma
+        Exponent of the initialisation.
+    linear
+        Standard deviation of all linear parameters; None for ((fan_in + fan_out) / 2)^-gamma.
+    scale
+        ε: every parameter starts from N(0, ε²), as in the paper's theory, whatever gamma and linear are.
+    output_bias
+        Whether a constant is added to each output; the theory has none.
+    rescaled
+        Whether to store θ̄ = θ / s in place of θ, layer by layer, and learn at the rate 1/s²: the same gradient flow and
+        descent (eq. 27-28), but tolerances and steps see numbers of order 1 whatever ε is. Adam is not the same in θ̄.
+    key
+        Random key, or a whole number as a seed.
 
-    With ``rescaled`` the network keeps θ̄ = θ / s in place of θ, layer by layer, and learns at the rate 1/s²: the same
-    gradient flow and descent (eq. 27-28), but tolerances and steps see numbers of order 1 whatever ε is. Adam is not
-    the same in θ̄: leave it out there.
-
+    Examples
+    --------
     >>> network = ConvNet((32,), 5, image=(1, 28, 28), scale=1e-6, rescaled=True, key=jax.random.key(0))
     """
 
@@ -98,9 +117,8 @@ class ConvNet(Network):
 
         def drawn(weight: tuple[int, ...], bias: tuple[int, ...] | None) -> tuple[Array, Array | None]:
             one, other, size = next(keys), next(keys), next(units)
-            return size * jax.random.normal(one, weight), None if bias is None else size * jax.random.normal(
-                other, bias
-            )
+            b = None if bias is None else size * jax.random.normal(other, bias)
+            return size * jax.random.normal(one, weight), b
 
         convolutions: list[Any] = [drawn(shape, shape[:1]) for shape in shapes]
         self.kernels = tuple(w for w, _ in convolutions)
@@ -116,7 +134,6 @@ class ConvNet(Network):
 
     @property
     def rescaled_parameters(self) -> bool:
-        """Where rescaled."""
         return self.rescaled
 
     @property
@@ -131,28 +148,35 @@ class ConvNet(Network):
         return self.image[1] - shrink, self.image[2] - shrink
 
     def parameters(self) -> ConvNet:
-        """Give the network that keeps θ itself."""
+        """Return the network that stores θ itself."""
         return self.in_units(rescaled=False)
 
     def in_units(self, *, rescaled: bool) -> ConvNet:
-        """Give the same function with its parameters kept as θ̄ = θ / s, or as θ."""
+        """Return the same function with its parameters stored as θ̄ = θ / s, or as θ.
+
+        Parameters
+        ----------
+        rescaled
+            Whether to store θ̄.
+        """
         if rescaled == self.rescaled:
             return self
-        factor = [1 / s if rescaled else s for s in self.scales]
+        moved = self._by_layer(lambda leaf, layer: (1 / self.scales[layer] if rescaled else self.scales[layer]) * leaf)
+        return with_fields(moved, rescaled=rescaled)
+
+    def _by_layer(self, change: Callable[[Any, int], Any]) -> ConvNet:
+        """Replace each array of parameters by ``change(array, layer)``, with the index of its layer in `scales`."""
         depth = len(self.kernels)
+        layers = {"dense": depth, "dense_bias": depth, "readout": -1, "output_bias": -1}
+        one = {name: getattr(self, name) for name in layers}
         return with_fields(
             self,
-            rescaled=rescaled,
-            kernels=tuple(c * w for c, w in zip(factor, self.kernels, strict=False)),
-            biases=tuple(c * b for c, b in zip(factor, self.biases, strict=False)),
-            dense=None if self.dense is None else factor[depth] * self.dense,
-            dense_bias=None if self.dense_bias is None else factor[depth] * self.dense_bias,
-            readout=factor[-1] * self.readout,
-            output_bias=None if self.output_bias is None else factor[-1] * self.output_bias,
+            kernels=tuple(change(w, layer) for layer, w in enumerate(self.kernels)),
+            biases=tuple(change(b, layer) for layer, b in enumerate(self.biases)),
+            **{name: None if leaf is None else change(leaf, layers[name]) for name, leaf in one.items()},
         )
 
     def __call__(self, x: Batch) -> Outputs:
-        """Send a batch of images through all layers."""
         return self._outputs(self.maps(x)[-1])
 
     def maps(self, x: Batch) -> list[Float[Array, "n _ _ _"]]:
@@ -197,17 +221,10 @@ class ConvNet(Network):
 
     def rates(self) -> PyTree:
         """1 for θ, and 1/s² for θ̄."""
-        conv = [1 / unit**2 for unit in self.units[: len(self.kernels)]]
-        inner, last = 1 / self.units[len(self.kernels)] ** 2, 1 / self.units[-1] ** 2
-        rates = eqx.tree_at(lambda t: (*t.kernels, *t.biases), frozen_rates(self), (*conv, *conv))
-        rates = eqx.tree_at(lambda t: t.readout, rates, last)
-        if self.dense is not None:
-            rates = eqx.tree_at(lambda t: (t.dense, t.dense_bias), rates, (inner, inner))
-        return rates if self.output_bias is None else eqx.tree_at(lambda t: t.output_bias, rates, last)
+        return frozen_rates(self)._by_layer(lambda _, layer: 1 / self.units[layer] ** 2)
 
     @property
     def has_kinks(self) -> bool:
-        """As its activations; the dense layer is ReLU."""
         return bool(self.activation.kinks) or self.dense is not None
 
     def prepare(self, data: Dataset) -> Prepared:
@@ -225,23 +242,95 @@ class ConvNet(Network):
     @classmethod
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """One convolution and several, one output and several, with a dense layer and in rescaled coordinates."""
-        keys = jax.random.split(key, 8)
-        x, y, x_test, y_test = (
-            jax.random.normal(k, shape)
-            for k, shape in zip(keys, ((5, 2, 6, 5), (5,), (3, 2, 6, 5), (3,)), strict=False)
-        )
-        data = Dataset(x, y, x_test, y_test, name="example images")
-        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example images with three outputs")
-        image, glorot = (2, 6, 5), {"gamma": 0.5, "linear": None}
+        keys, image, glorot = jax.random.split(key, 8), (2, 6, 5), {"gamma": 0.5, "linear": None}
+        data, several = example_data(5, 3, image, keys, name="example images")
         return [
             (cls((4,), 3, image=image, key=keys[4], **glorot), data),
             (cls((4,), 2, image=image, scale=0.1, rescaled=True, activation=Silu(), key=keys[5]), data),
             (cls((3, 4), (3, 2), 3, image=image, output_bias=True, key=keys[6], **glorot), several),
-            (
-                cls((4, 3), 2, image=image, dense=5, rescaled=True, activation=Softplus(), key=keys[7], **glorot),
-                data,
-            ),
+            (cls((4, 3), 2, image=image, dense=5, rescaled=True, activation=Softplus(), key=keys[7], **glorot), data),
         ]
+
+
+class Channels(Layer):
+    """The output channels of one convolution: neurons on patches."""
+
+    network: ConvNet
+    name: str = eqx.field(static=True)
+    index: int = eqx.field(static=True)
+
+    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
+        """Return h_β, one row per sample and place."""
+        h = self.network.maps(x)[self.index]
+        return h.reshape(-1, h.shape[-1])
+
+    def weights(self) -> Float[Array, "_ _"]:
+        """Return the kernels of every output channel with its bias last, (W_β; b_β)."""
+        net = self.network
+        return net.units[self.index] * joined(net.kernels[self.index], net.biases[self.index])
+
+    def kernels(self) -> Float[Array, "_ _"]:
+        """Return every kernel (input, output channel) by itself."""
+        w = self.network.kernels[self.index]
+        return self.network.units[self.index] * w.reshape(-1, w.shape[-1] ** 2)
+
+    def outgoing(self) -> Float[Array, "_ ..."]:
+        return self.network.units[self.index + 1] * self._out()
+
+    def _out(self) -> Float[Array, "_ ..."]:
+        net = self.network
+        if self.index + 1 < len(net.kernels):
+            return jnp.swapaxes(net.kernels[self.index + 1], 0, 1)
+        last = net.readout if net.dense is None else net.dense.T
+        return jnp.swapaxes(last.reshape(-1, net.kernels[-1].shape[0], *last.shape[1:]), 0, 1)
+
+    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
+        net, here = self.network, self.index
+        kernels, biases = list(net.kernels), list(net.biases)
+        kernels[here], biases[here] = into(kernels[here]), into(biases[here])
+        moved = jnp.swapaxes(out(self._out()), 0, 1)
+        changes: dict[str, Any] = {}
+        if here + 1 < len(kernels):
+            kernels[here + 1] = moved
+        else:
+            flat = moved.reshape(-1, *moved.shape[2:])
+            changes = {"readout": flat} if net.dense is None else {"dense": flat.T}
+        return with_fields(net, kernels=tuple(kernels), biases=tuple(biases), **changes)
+
+
+class Dense(Layer):
+    """The ReLU units between the last maps and the read-out."""
+
+    network: ConvNet
+    name: str = eqx.field(static=True, default="dense")
+
+    @property
+    def activation(self) -> Activation:
+        return Relu()
+
+    def preactivations(self, x: Batch) -> Float[Array, "_ _"]:
+        last = self.network.activation(self.network.maps(x)[-1])
+        return self.network._dense(last.reshape(last.shape[0], -1))
+
+    def weights(self) -> Float[Array, "_ _"]:
+        net = self.network
+        assert net.dense is not None
+        assert net.dense_bias is not None
+        return net.units[len(net.kernels)] * jnp.concatenate([net.dense, net.dense_bias[:, None]], axis=1)
+
+    def outgoing(self) -> Float[Array, "_ *k"]:
+        return self.network.units[-1] * self.network.readout
+
+    def rewired(self, into: Rewire, out: Rewire) -> ConvNet:
+        net = self.network
+        assert net.dense is not None
+        assert net.dense_bias is not None
+        return with_fields(net, dense=into(net.dense), dense_bias=into(net.dense_bias), readout=out(net.readout))
+
+
+def joined(w: Float[Array, "_ _ _ _"], b: Float[Array, " _"]) -> Float[Array, "_ _"]:
+    """θ_W,β = (W_β; b_β) of every output channel β: kernels by input channel, row, column, then the bias (eq. 33)."""
+    return jnp.concatenate([w.reshape(w.shape[0], -1), b[:, None]], axis=1)
 
 
 def _check(
@@ -252,7 +341,7 @@ def _check(
     dense: int | None,
     sizes: tuple[float | None, ...],
 ) -> None:
-    """Refuse what is no network, in one sentence."""
+    """Refuse options that make no network."""
     if len(image) != 3:
         raise UserError(
             f"A convolutional network takes images (channel, height, width), not inputs of shape {tuple(image)}: "

@@ -83,7 +83,16 @@ class Quadratic(Embedding):
 class RandomLayers(Embedding):
     """One or more frozen random layers: Φ = σ(Z_L ... σ(Z_1 x / √d) ... / √D_{L-1}) (chen2022 eq. 4-5 and App. H).
 
-    One layer makes the partially trained three-layer network P-3L. Without an activation, σ is that of the network.
+    One layer makes the partially trained three-layer network P-3L.
+
+    Parameters
+    ----------
+    widths
+        Width of each layer.
+    activation
+        σ of all layers; that of the network if omitted.
+    weights
+        The weights Z_l; `draw` fills them in.
     """
 
     widths: tuple[int, ...] = eqx.field(static=True, converter=tuple)
@@ -117,9 +126,19 @@ class RandomLayers(Embedding):
 class RandomPatches(Embedding):
     """Random filters on all patches of an image, rectified and averaged over quadrants (after Coates and Ng, 2011).
 
-    Inputs are flat images, channel by channel: 3 x s² values are a colour image, s² a grey one. ``filters`` of
-    ``patch`` x ``patch`` pixels are drawn from N(0, 1) / fan-in; their ReLU answers are averaged over a ``grid`` x
-    ``grid`` of regions, which makes D = filters x grid² features. It stands in where a paper uses a pretrained network.
+    Inputs are flat images, channel by channel: 3 x s² values are a colour image, s² a grey one. Filters are drawn from
+    N(0, 1) / fan-in. This embedding stands in where a paper uses a pretrained network.
+
+    Parameters
+    ----------
+    filters
+        Number of filters.
+    patch
+        Side of a filter in pixels.
+    grid
+        Responses are averaged over grid x grid regions, which makes D = filters x grid² features.
+    weights
+        The filters; `draw` fills them in.
     """
 
     filters: int = eqx.field(static=True, default=128)
@@ -174,6 +193,13 @@ class Infinite(Embedding):
 
     The kernel is the composition of dual activations, one a layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian of
     covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
+
+    Parameters
+    ----------
+    depth
+        Number of layers.
+    activation
+        σ of all layers; that of the network if omitted.
     """
 
     depth: int = eqx.field(static=True, default=1)
@@ -214,6 +240,13 @@ class Anchored(Embedding):
     seen on P. Elsewhere it is the best guess given P, the conditional mean of the Gaussian process h_j, and the kernel
     is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry no feature
     and are dropped.
+
+    Parameters
+    ----------
+    kernel_of
+        Function that returns the kernel G(x, z) of two batches.
+    points
+        The points P.
     """
 
     registered: ClassVar[bool] = False  # made by networks, never written down
@@ -258,4 +291,4 @@ def _image(inputs: int) -> tuple[int, int]:
         side = math.isqrt(inputs // channels)
         if channels * side**2 == inputs:
             return channels, side
-    raise UserError(f"{inputs} inputs are no square image, grey or in three colours: random patches cannot be cut.")
+    raise UserError(f"{inputs} inputs are not a square image, grey or in three colours: random patches cannot be cut.")

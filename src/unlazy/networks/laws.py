@@ -42,8 +42,17 @@ def _columns(mean: float | tuple[float, ...], columns: int) -> np.ndarray:
 
 
 class Normal(Law):
-    """Gaussian entries of standard deviation ``spread`` around ``mean``, one number or one a column.
+    """Gaussian entries of standard deviation ``spread`` around ``mean``.
 
+    Parameters
+    ----------
+    spread
+        Standard deviation.
+    mean
+        Mean: one number, or one per column.
+
+    Examples
+    --------
     >>> Normal(mean=(1.0, -1.0))  # two channels that start apart
     """
 
@@ -64,7 +73,15 @@ class Normal(Law):
 
 
 class Uniform(Law):
-    """Uniform entries in ``mean`` ± ``reach``; without a reach ± 1/√fan-in, the usual start of linear layers."""
+    """Uniform entries in ``mean`` ± ``reach``.
+
+    Parameters
+    ----------
+    reach
+        Half-width of the interval; 1/√fan-in, the usual start of linear layers, if omitted.
+    mean
+        Mean: one number, or one per column.
+    """
 
     reach: float | None = eqx.field(static=True, default=None)
     mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
@@ -85,7 +102,13 @@ class Uniform(Law):
 
 
 class Sphere(Law):
-    """Rows uniform on the sphere of ``radius`` (ren2023: first-layer neurons); in one dimension ± radius."""
+    """Rows uniform on the sphere of ``radius`` (ren2023: first-layer neurons); in one dimension ± radius.
+
+    Parameters
+    ----------
+    radius
+        Radius of the sphere.
+    """
 
     radius: float = eqx.field(static=True, default=1.0, converter=float)
 
@@ -100,7 +123,13 @@ class Sphere(Law):
 
 
 class Constant(Law):
-    """The same ``value`` everywhere, or one a column."""
+    """The same ``value`` everywhere.
+
+    Parameters
+    ----------
+    value
+        The value: one number, or one per column.
+    """
 
     value: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
 
@@ -117,6 +146,11 @@ class Grid(Law):
     """Rows spread evenly over the cube [low, high]^d without chance (aiad2026 Remark G.1): Halton's points.
 
     The first n rows of a longer grid are the grid of n rows, so that a narrow network is part of a wide one.
+
+    Parameters
+    ----------
+    low, high
+        Ends of the sides of the cube.
     """
 
     low: float = eqx.field(static=True, default=-1.0, converter=float)
@@ -135,7 +169,13 @@ class Grid(Law):
 
 
 class Given(Law):
-    """Rows that you write down, one a neuron; their number is the width."""
+    """Given rows, one per neuron; their number is the width.
+
+    Parameters
+    ----------
+    rows
+        The rows, all of the same length.
+    """
 
     rows: tuple[tuple[float, ...], ...] = eqx.field(
         static=True, converter=lambda rows: tuple(tuple(float(one) for one in row) for row in rows)
@@ -158,11 +198,17 @@ class Tied(Law):
 
 
 class Eye(Law):
-    """Only for amplitudes: A = I, so that a block has a channel for each neuron and no low rank: a usual layer."""
+    """The identity: as amplitudes A = I a channel for each neuron, as features w_j = e_j a neuron for each channel.
+
+    Either makes a usual layer without low rank. The amplitudes I are for the standard parameterisation; in the
+    mean-field one a usual layer is a block of trained amplitudes followed by one of these features, without bias.
+    """
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Refuse: the identity is not stored."""
-        raise UserError("Only amplitudes can be the identity: give features and biases another law.")
+        """Give the features; as amplitudes the identity is not stored."""
+        if rows != columns:
+            raise UserError(f"The identity is square: {rows} neurons cannot have it as features of {columns} inputs.")
+        return jnp.eye(rows)
 
 
 def draw_readout(

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._errors import UserError
 from unlazy._types import Outputs, PyTree
 from unlazy.activations import Activation
-from unlazy.networks._prepared import Batch, raw_inputs
+from unlazy.networks.prepared import Batch, raw_inputs
 
 if TYPE_CHECKING:
     from unlazy.networks._base import Network
@@ -28,7 +28,7 @@ class Layer(eqx.Module):
     """One layer of m neurons h_j(x) with responses σ(h_j(x)), as part of a network.
 
     A network lists its layers with `Network.layers`. Two methods are abstract: the pre-activations and the input
-    weights. A layer that also defines ``outgoing``, ``permute`` and ``rewired`` can be weighed, pruned and merged.
+    weights. A layer that also defines ``outgoing`` and ``rewired`` can be weighed, reordered, pruned and merged.
     Methods that change neurons return a new network.
     """
 
@@ -63,7 +63,7 @@ class Layer(eqx.Module):
 
     def permute(self, order: Int[Array, " m"]) -> Network:
         """Return the network with the neurons in another order, each with all that belongs to it."""
-        raise UserError(f"{self._label()} does not define `permute`, so its neurons cannot be reordered.")
+        return self.rewired(lambda into: into[order], lambda out: out[order])
 
     def rewired(self, into: Rewire, out: Rewire) -> Network:
         """Return the network with new neurons in place of the old ones.
@@ -74,7 +74,9 @@ class Layer(eqx.Module):
             Linear functions of an array whose first axis runs over the neurons. ``into`` is applied to the input
             weights and biases, ``out`` to the outgoing weights.
         """
-        raise UserError(f"{self._label()} does not define `rewired`, so its neurons cannot be removed or merged.")
+        raise UserError(
+            f"{self._label()} does not define `rewired`, so its neurons cannot be reordered, removed or merged."
+        )
 
     def _label(self) -> str:
         return f"Layer '{self.name}' of {type(self.network).__name__}"

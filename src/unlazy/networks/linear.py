@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from unlazy._types import PyTree
-from unlazy.networks._prepared import Batch, Places, Points
+from unlazy.networks.prepared import Batch, Places, Points
 
 Body = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
 AXIS = "neurons"
@@ -31,9 +31,17 @@ AXIS = "neurons"
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How neurons are gone through: at most ``slab`` at a time, shared out over ``mesh``, products in ``product``.
+    """How sums over neurons are computed.
 
-    Without a slab everything fits into memory, and what one pass has made is stored for the next.
+    Parameters
+    ----------
+    slab
+        Number of neurons processed at a time. Without it everything fits into memory, and the results of one pass are
+        stored for the next.
+    mesh
+        Devices over which neurons are distributed, along the axis `AXIS`.
+    product
+        Precision of matrix products; that of the data if omitted.
     """
 
     slab: int | None = None

@@ -18,7 +18,7 @@ class NodeWeights(eqx.Module):
 
     @abc.abstractmethod
     def first(self, m: int) -> np.ndarray:
-        """Give the weights of the first m nodes."""
+        """Return the weights of the first m nodes."""
 
     @abc.abstractmethod
     def power_sum(self, power: float) -> float:
@@ -28,16 +28,22 @@ class NodeWeights(eqx.Module):
         """
 
     def normalised(self, m: int) -> np.ndarray:
-        """Give the first m weights, as shares of the sum of all."""
+        """Return the first m weights, as shares of the sum of all."""
         return self.first(m) / self._total()
 
-    @abc.abstractmethod
     def _total(self) -> float:
-        """Σ_j λ̃_j over all nodes."""
+        """Σ_j λ̃_j over all nodes; 1 unless a subclass says otherwise."""
+        return 1.0
 
 
 class Zipf(NodeWeights):
-    """Zipf weights λ̃_j = j^(-1/α) / ζ(1/α) for α in (0, 1) (caron2023 eq. 4)."""
+    """Zipf weights λ̃_j = j^(-1/α) / ζ(1/α) for α in (0, 1) (caron2023 eq. 4).
+
+    Parameters
+    ----------
+    alpha
+        Exponent α.
+    """
 
     alpha: float = eqx.field(static=True)
 
@@ -46,19 +52,21 @@ class Zipf(NodeWeights):
             raise UserError(f"Zipf weights need 0 < alpha < 1 to be summable, not {self.alpha}.")
 
     def first(self, m: int) -> np.ndarray:
-        """Give the weights of the first m nodes."""
         return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
 
     def power_sum(self, power: float) -> float:
         """ζ(power/α) / ζ(1/α)^power: caron2023 figure 5 has power 2."""
         return float(zeta(power / self.alpha) / zeta(1 / self.alpha) ** power)
 
-    def _total(self) -> float:
-        return 1.0
-
 
 class FirstNodes(NodeWeights):
-    """All weight on the first K nodes, 1/K each: with γ = 0, a finite network of width K (caron2023 section 2.1)."""
+    """All weight on the first K nodes, 1/K each: with γ = 0, a finite network of width K (caron2023 section 2.1).
+
+    Parameters
+    ----------
+    count
+        Number K of nodes.
+    """
 
     count: int = eqx.field(static=True)
 
@@ -67,19 +75,21 @@ class FirstNodes(NodeWeights):
             raise UserError(f"At least one node must carry weight, not {self.count}.")
 
     def first(self, m: int) -> np.ndarray:
-        """Give the weights of the first m nodes."""
         return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
 
     def power_sum(self, power: float) -> float:
         """K^(1 - power)."""
         return float(self.count) ** (1 - power)
 
-    def _total(self) -> float:
-        return 1.0
-
 
 class GivenNodes(NodeWeights):
-    """Weights that you write down; nodes beyond the end of the list get none."""
+    """Weights that you write down; nodes beyond the end of the list get none.
+
+    Parameters
+    ----------
+    weights
+        Weights λ̃_1, λ̃_2, ..., at least one of them positive.
+    """
 
     weights: tuple[float, ...] = eqx.field(static=True, converter=tuple)
 
@@ -88,7 +98,6 @@ class GivenNodes(NodeWeights):
             raise UserError("Node weights must be finite numbers >= 0, at least one of them positive.")
 
     def first(self, m: int) -> np.ndarray:
-        """Give the weights of the first m nodes."""
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
 
     def power_sum(self, power: float) -> float:
@@ -100,7 +109,15 @@ class GivenNodes(NodeWeights):
 
 
 class Asymmetrical(eqx.Module):
-    """Node variances λ_{m,j} = γ/m + (1-γ) λ̃_j / Σ_{k<=m} λ̃_k, summing to 1 (caron2023 eq. 1)."""
+    """Node variances λ_{m,j} = γ/m + (1-γ) λ̃_j / Σ_{k<=m} λ̃_k, summing to 1 (caron2023 eq. 1).
+
+    Parameters
+    ----------
+    gamma
+        Symmetric share γ in [0, 1].
+    weights
+        Node weights λ̃.
+    """
 
     gamma: float = eqx.field(static=True)
     weights: NodeWeights
@@ -120,6 +137,15 @@ class Scaling(eqx.Module):
 
     s_j = m^node (or node weights of their own), h_j = D^feature w_j·Φ(x), and w_j learns at m^rate D^feature_rate.
     The well-known ones are `mean_field`, `ntk`, `multilayer_mean_field` and `asymmetrical`.
+
+    Parameters
+    ----------
+    node
+        Exponent of m in s_j, or node variances of their own.
+    feature
+        Exponent of D in h_j.
+    rate, feature_rate
+        Exponents of m and D in the learning rate of w_j.
     """
 
     node: float | Asymmetrical = eqx.field(static=True)
@@ -135,16 +161,12 @@ class Scaling(eqx.Module):
 
     def movement(self, features: float) -> float:
         """Factor R e² D between a step of h and the kernel Φ·Φ/D, per m^rate: D^(feature_rate + 2 feature + 1)."""
-        return _power(features, self.feature_rate + 2 * self.feature + 1)
+        # inf ** 0 is 1 in Python, inf ** -1 is 0: the limits that an infinite embedding needs.
+        return float(features) ** (self.feature_rate + 2 * self.feature + 1)
 
     def spread(self, features: float) -> float:
         """Standard deviation of h at the start, in units of sqrt(Φ·Φ/D): D^(feature + 1/2)."""
-        return _power(features, self.feature + 0.5)
-
-
-def _power(base: float, exponent: float) -> float:
-    # inf ** 0 is 1 in Python, inf ** -1 is 0: the limits that an infinite embedding needs.
-    return float(base) ** exponent
+        return float(features) ** (self.feature + 0.5)
 
 
 mean_field = Scaling(node=-1.0, rate=1.0)  # chen2022 eq. 2-3, "ours" of Table 1
@@ -153,5 +175,13 @@ multilayer_mean_field = Scaling(node=-1.0, feature=-1.0, rate=1.0, feature_rate=
 
 
 def asymmetrical(gamma: float, weights: NodeWeights) -> Scaling:
-    """Asymmetrical node scaling (caron2023): γ = 1 is the NTK scaling, γ < 1 learns features at any width."""
+    """Asymmetrical node scaling (caron2023): γ = 1 is the NTK scaling, γ < 1 learns features at any width.
+
+    Parameters
+    ----------
+    gamma
+        Symmetric share γ in [0, 1].
+    weights
+        Node weights λ̃.
+    """
     return Scaling(node=Asymmetrical(gamma, weights))

@@ -16,29 +16,26 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._memory import total
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
-from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh, as_activation
+from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.losses import Loss
-from unlazy.networks._base import GramForm, Network, frozen_rates, jacobian_kernel, split_trained, with_fields
-from unlazy.networks._draw import checked_ranks, draw_block, each_of
-from unlazy.networks._learner import Bounds, SphericalLimit, check_clip, clipped, sampled, shares, slope_of
-from unlazy.networks._neurons import Neurons
-from unlazy.networks._prepared import (
-    Batch,
-    Features,
-    OtherBatch,
-    Places,
-    Prepared,
-    PreparedInputs,
-    Radii,
-    Samples,
-    in_places,
-    prepared_by,
-    raw_inputs,
+from unlazy.networks import prepared
+from unlazy.networks._base import (
+    GramForm,
+    Network,
+    example_data,
+    frozen_rates,
+    generic_kernel,
+    split_trained,
+    with_fields,
 )
-from unlazy.networks.blocks import AbstractBlock, Block, Columns, FixedFeatures, Limit, in_gram, in_weights, raw_columns
+from unlazy.networks.blocks import AbstractBlock, Block, Columns, Neurons, raw_columns
+from unlazy.networks.clipping import Bounds, check_clip, clipped, shares, slope_of
+from unlazy.networks.drawing import draw_blocks
 from unlazy.networks.laws import Constant, Eye, Grid, Law, Normal, Sphere, Tied, Uniform
+from unlazy.networks.limits import FixedFeatures, Limit, SphericalLimit, in_gram, in_weights
 from unlazy.networks.linear import Gram
+from unlazy.networks.prepared import Batch, OtherBatch, Places, Prepared, PreparedInputs, Samples, in_places
 
 Parameterisation = Literal["mean-field", "standard"]
 Many = list[Float[Array, "..."]]  # an array for each block
@@ -51,24 +48,46 @@ _SHARE = 4  # of the machine's memory, at most one part in so many for features 
 class MeanFieldStack(Network):
     """f = F_L ∘ ... ∘ F_1 with blocks F_l(x) = (1/m_l) Σ_j A_j σ(w_j·x + b_j) + c of m_l neurons and rank D_l.
 
-    aiad2026 eq. 1 and ren2023 Definition A.3. The outputs of F_l are its D_l channels f_k^(l). ``ranks`` are D_1 to
-    D_{L-1}, one number for all or one each; D_L is the number of outputs. Every option may be one value for all blocks
-    or a tuple with one for each:
-
-    - ``train``: what is trained, in letters: "ac" (random features, low rank), "wabc" ("LR only"), "wb", ...;
-    - ``features``: the law of (w_j, b_j), N(0, 1) by default; ``bias``: a law of its own for b, or False for none;
-    - ``amplitude``: the law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` a usual layer without low rank;
-    - ``offset``: the law of c; ``activation``.
-
-    In the mean-field parameterisation neurons learn m_l times as fast. The "standard" one has no 1/m_l, rates 1 and all
-    parameters uniform in ±1/√fan-in. With ``skip`` blocks between equal ranks add their input. The first width may be
-    infinite: then its law enters through its kernel only, which needs Gaussian features; or, where it is tied, through
-    the radius of its sphere (ren2023 section 3). ``clip`` bounds what one sample does to (v_1, v_2, r_2) of ren2023's
-    learner (eq. 4).
+    aiad2026 eq. 1 and ren2023 Definition A.3. The outputs of F_l are its D_l channels f_k^(l). An option of
+    single blocks (``train``, ``activation``, ``features``, ``bias``, ``amplitude``, ``offset``) is one value for all of
+    them, or a tuple with one for each.
 
     As E[A] = 0 makes the channels of a wide mean-field network vanish at the start, give amplitudes a mean to see its
     limit move: ``amplitude=Normal(mean=(1.0, -1.0))``.
 
+    Parameters
+    ----------
+    widths
+        Numbers of neurons m_1 to m_L. The first may be infinite: its law then enters through its kernel only, which
+        needs Gaussian features; or, where it is tied, through the radius of its sphere (ren2023 section 3).
+    inputs, outputs
+        Input dimension d, and number of outputs D_L; without the latter f is a scalar.
+    ranks
+        D_1 to D_{L-1}: one number for all, or one each.
+    train
+        What is trained, in letters: "ac" (random features, low rank), "wabc" ("LR only"), "wb", ...
+    parameterisation
+        "mean-field", in which neurons learn m_l times as fast, or "standard", which has no 1/m_l, rates 1 and all
+        parameters uniform in ±1/√fan-in.
+    activation
+        σ: an activation, or its name.
+    features
+        Law of (w_j, b_j), N(0, 1) by default.
+    bias
+        A law of its own for b, or False for none.
+    amplitude
+        Law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` a usual layer without low rank.
+    offset
+        Law of c.
+    skip
+        Whether blocks between equal ranks add their input.
+    clip
+        Bounds on the effect of one sample on (v_1, v_2, r_2) of ren2023's learner (eq. 4).
+    key
+        Random key, or a whole number as a seed.
+
+    Examples
+    --------
     >>> network = MeanFieldStack((1024, 1024), inputs=1, ranks=15, train="ac", key=jax.random.key(0))
     """
 
@@ -94,28 +113,9 @@ class MeanFieldStack(Network):
         clip: tuple[float, float, float] | None = None,
         key: PRNGKey | int,
     ) -> None:
-        if parameterisation not in ("mean-field", "standard"):
-            raise UserError(f"The parameterisation is 'mean-field' or 'standard', not '{parameterisation}'.")
-        count, mean_field = len(widths), parameterisation == "mean-field"
-        usual = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
-        each = {
-            "train": each_of(train, count, "train"),
-            "activation": tuple(map(as_activation, each_of(activation, count, "activation"))),
-            "features": each_of(features or usual[0], count, "features"),
-            "bias": each_of(bias, count, "bias"),
-            "amplitude": each_of(amplitude or usual[1], count, "amplitude"),
-            "offset": each_of(offset or usual[2], count, "offset"),
-        }
-        ends = [inputs, *checked_ranks(widths, inputs, outputs, ranks), outputs or 1]
-        blocks: list[AbstractBlock] = []
-        for level, one in enumerate(jax.random.split(as_key(key), count)):
-            options = {name: values[level] for name, values in each.items()}
-            made = draw_block(
-                widths[level], ends[level], ends[level + 1], level, mean_field=mean_field, key=one, **options
-            )
-            across = skip and 0 < level < count - 1 and ends[level] == ends[level + 1] and isinstance(made, Block)
-            blocks.append(with_fields(made, skip=True) if across else made)
-        self.blocks, self.scalar, self.clip = tuple(blocks), outputs is None, clip
+        ends, options = (inputs, ranks, outputs), (train, activation, features, bias, amplitude, offset)
+        blocks = draw_blocks(widths, ends, parameterisation, options, skip=skip, key=as_key(key))
+        self.blocks, self.scalar, self.clip = blocks, outputs is None, clip
         if not jax.tree.leaves(split_trained(self)[0]) and not isinstance(blocks[0], Limit):
             raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
         if clip is not None:
@@ -137,7 +137,7 @@ class MeanFieldStack(Network):
         return sum(leaf.size for leaf in jax.tree.leaves(split_trained(self)[0]))
 
     def _enter(self, x: Batch) -> Columns | PreparedInputs:
-        raw, first = raw_inputs(x), self.blocks[0]
+        raw, first = prepared.raw_inputs(x), self.blocks[0]
         if raw.ndim != 2:
             raise UserError(
                 f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
@@ -152,7 +152,6 @@ class MeanFieldStack(Network):
         return z[0] if self.scalar else z.T
 
     def __call__(self, x: Batch) -> Outputs:
-        """F_L(... F_1(x))."""
         return self._leave(self._path(x)[-1])
 
     def channels(self, x: Batch) -> Many:
@@ -181,17 +180,20 @@ class MeanFieldStack(Network):
             signals.insert(0, block.back(x, signals[0]))
         return signals
 
+    def _named(self) -> list[tuple[int, str]]:
+        return [(level, name) for level, block in enumerate(self.blocks) for name in block.rates()]
+
+    def _set(self, tree: PyTree, values: list[Any]) -> PyTree:
+        """Replace the trained arrays of ``tree``, in the order of `_named`."""
+        where = lambda tree: [attrgetter(name)(tree.blocks[level]) for level, name in self._named()]  # noqa: E731
+        return eqx.tree_at(where, tree, values) if values else tree
+
     def rates(self) -> PyTree:
         """m_l for what belongs to neurons, 1 for offsets; in the standard parameterisation 1."""
-        named = [(level, name, rate) for level, block in enumerate(self.blocks) for name, rate in block.rates().items()]
-        if not named:
-            return frozen_rates(self)
-        where = lambda tree: [attrgetter(name)(tree.blocks[level]) for level, name, _ in named]  # noqa: E731
-        return eqx.tree_at(where, frozen_rates(self), [rate for _, _, rate in named])
+        return self._set(frozen_rates(self), [rate for block in self.blocks for rate in block.rates().values()])
 
     @property
     def clips_per_sample(self) -> bool:
-        """Whether it was given bounds."""
         return self.clip is not None
 
     def gradient(self, data: Dataset | Samples, loss: Loss) -> tuple[Scalar, PyTree]:
@@ -204,9 +206,7 @@ class MeanFieldStack(Network):
         f = self(data.x)
         slope, share = slope_of(loss, f, data.y).reshape(-1), shares(loss, data.weight, f)
         parts = clipped(first, second, self._enter(data.x), slope, share, self.clip)
-        names = [(level, name) for level, block in enumerate(self.blocks) for name in block.rates()]
-        where = lambda tree: [getattr(tree.blocks[level], name) for level, name in names]  # noqa: E731
-        found = eqx.tree_at(where, split_trained(self)[0], [parts[level][name] for level, name in names])
+        found = self._set(split_trained(self)[0], [parts[level][name] for level, name in self._named()])
         return loss(f, data.y, data.weight), found
 
     @property
@@ -225,18 +225,17 @@ class MeanFieldStack(Network):
         """
         first, network, make = self.blocks[0], self, lambda x: x
         if isinstance(first, SphericalLimit):
-            make = lambda x: Radii(x, first.radii(x.T))  # noqa: E731
-        elif isinstance(first, Limit) or self._pays(data):
+            make = lambda x: prepared.Radii(x, first.radii(x.T))  # noqa: E731
+        elif isinstance(first, Limit) or self._worth_storing(data):
             assert isinstance(first, Block | Limit)
             fixed = in_weights(first, data.points())
-            network, make = self._with(fixed), lambda x: Features(x, fixed.features(x))
+            network, make = self._with(fixed), lambda x: prepared.Features(x, fixed.features(x))
         if self.clip is None:
             blocks = tuple(block.turned() if isinstance(block, Block) else block for block in network.blocks)
             network = with_fields(network, blocks=blocks)
-        return prepared_by(network, data, make)
+        return prepared.prepared_by(network, data, make)
 
-    def _pays(self, data: Dataset) -> bool:
-        """Whether features of a frozen first block are worth being stored."""
+    def _worth_storing(self, data: Dataset) -> bool:
         first = self.blocks[0]
         if not isinstance(first, Block) or first.a is None or self._fixed_features() is None:
             return False
@@ -260,7 +259,6 @@ class MeanFieldStack(Network):
         return GramForm(features, None, lambda _: in_places(self._with(in_gram(first, data.points(), data.n)), data))
 
     def restore(self) -> MeanFieldStack:
-        """Put the first block back on raw inputs, and neurons first."""
         return with_fields(self, blocks=tuple(block.restored() for block in self.blocks))
 
     def _with(self, first: AbstractBlock) -> MeanFieldStack:
@@ -275,20 +273,20 @@ class MeanFieldStack(Network):
 
     def layers(self) -> Mapping[str, Neurons]:
         """Return the neurons of every block of finite width: ``block-1``, ``block-2``, ..."""
-        there = [level for level, block in enumerate(self.blocks) if block.has_neurons]
+        inner = [block.inner if isinstance(block, FixedFeatures) else block for block in self.blocks]
+        there = [level for level, block in enumerate(inner) if isinstance(block, Block)]
         return {name(level): Neurons(self, name(level), level) for level in there}
 
     def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
-        """What is trained of each neuron, by block; nothing of blocks without trained neurons."""
-        rows = {name(level): block.rows() for level, block in enumerate(self.blocks)}
+        """Return what is trained of each neuron, by block; nothing of blocks without trained neurons."""
+        blocks = enumerate(self.restore().blocks)
+        rows = {name(level): block.rows() for level, block in blocks if isinstance(block, Block)}
         return {layer: values for layer, values in rows.items() if values is not None}
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
-        """Distance that each neuron's trained parameters have moved, by block."""
-        now, before = (network.restore() for network in (self, start))
-        assert isinstance(now, MeanFieldStack)
-        assert isinstance(before, MeanFieldStack)
-        rows, first = now.trained_rows(), before.trained_rows()
+        """Return the distance that each neuron's trained parameters have moved, by block."""
+        assert isinstance(start, MeanFieldStack)
+        rows, first = self.trained_rows(), start.trained_rows()
         return {layer: jnp.linalg.norm(rows[layer] - first[layer], axis=1) for layer in rows}
 
     def narrowed(self, widths: Sequence[int], first: int = 0) -> MeanFieldStack:
@@ -304,20 +302,40 @@ class MeanFieldStack(Network):
                 raise UserError("Only blocks of neurons with amplitudes can be narrowed.")
             if not 0 <= first < first + width <= block.width:
                 raise UserError(f"A block of {block.width} neurons has none from {first} to {first + width}.")
-            part = slice(first, first + int(width))
-            a, w, b = (None if leaf is None else leaf[part] for leaf in (block.a, block.w, block.b))
-            blocks.append(with_fields(block, a=a, w=w, b=b))
+            blocks.append(block.chosen(slice(first, first + int(width))))
         return with_fields(self, blocks=tuple(blocks))
 
     def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
-        """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1)."""
-        return with_fields(self, blocks=sampled(self.restore().blocks, widths, key=key))
+        """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1).
+
+        All outputs of a block share the law of (w, b), so that its neurons (A_j, w_j, b_j) are rows to be drawn, with
+        replacement, from those that are there, or from the law of a block of infinite width.
+
+        Parameters
+        ----------
+        *widths
+            Number of neurons of each of the first blocks; the other blocks stay as they are.
+        key
+            Random key.
+        """
+        blocks = list(self.restore().blocks)
+        if not 0 < len(widths) <= len(blocks) or min(widths) < 1:
+            raise UserError(f"Give 1 to {len(blocks)} widths of at least 1 neuron, not {list(widths)}.")
+        for level, (width, one) in enumerate(zip(widths, jax.random.split(key, len(widths)), strict=True)):
+            block = blocks[level]
+            if isinstance(block, SphericalLimit):
+                blocks[level] = block.sample(width, key=one)
+            elif isinstance(block, Block) and block.mean_field and (block.tied or block.a is not None):
+                blocks[level] = block.chosen(jax.random.randint(one, (width,), 0, block.width))
+            else:
+                raise UserError(f"Block {level + 1} has no mean-field neurons with amplitudes to draw from.")
+        return with_fields(self, blocks=tuple(blocks))
 
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Sum over blocks of feature overlaps times signal overlaps; nothing of size n x n' x m is built."""
         z = x if z is None else z
         if any(isinstance(block, Block) and block.tied and "w" in block.train for block in self.blocks):
-            return jacobian_kernel(self, x, z)
+            return generic_kernel(self, x, z)
         paths = [self._path(points) for points in (x, z)]
         ups = [self._signals(path) for path in paths]
         kernel = sum(
@@ -346,10 +364,8 @@ class MeanFieldStack(Network):
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every parameterisation, law and way of training, one output and several, finite and infinite."""
         keys = iter(jax.random.split(key, 16))
-        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
-        data = Dataset(x, y, x_test, y_test, name="example")
-        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
-        many = Dataset(jax.random.normal(next(keys), (6, 9)), y[:6], name="example with many inputs")
+        data, several = example_data(7, 4, (3,), keys)
+        many = Dataset(jax.random.normal(next(keys), (6, 9)), data.y[:6], name="example with many inputs")
 
         def one(widths: tuple[float, ...] = (8, 7), inputs: int = 3, **options: Any) -> MeanFieldStack:
             return cls(widths, inputs, **{"ranks": 2, "activation": Tanh(), "key": next(keys), **options})

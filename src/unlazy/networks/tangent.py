@@ -14,8 +14,8 @@ from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, frozen_rates, split_trained, trained_rates, with_fields
-from unlazy.networks._prepared import Batch, OtherBatch, Prepared
 from unlazy.networks.layers import Layer, Rewire
+from unlazy.networks.prepared import Batch, OtherBatch, Prepared
 from unlazy.networks.two_layer import TwoLayer
 
 
@@ -23,6 +23,11 @@ class TangentModel(Network):
     """f_lin(x; δ) = f(x; θ_0) + J(x) δ: linear in the displacement δ of the trained parameters.
 
     Its tangent kernel is that of the network at θ_0 and never moves, which is what "lazy" means (chen2022 section 2.2).
+
+    Parameters
+    ----------
+    centre
+        The network at θ_0.
     """
 
     centre: Network
@@ -39,7 +44,7 @@ class TangentModel(Network):
         return value + change
 
     def moved(self) -> Network:
-        """Give the original, nonlinear network with its parameters at θ_0 + δ."""
+        """Return the original, nonlinear network with its parameters at θ_0 + δ."""
         trained, frozen = split_trained(self.centre)
         return eqx.combine(jax.tree.map(jnp.add, trained, self.displacement), frozen)
 
@@ -51,11 +56,6 @@ class TangentModel(Network):
     def cheap_kernel(self) -> bool:
         """It never moves."""
         return True
-
-    @property
-    def has_kinks(self) -> bool:
-        """Whether the outputs have kinks in the displacement: never."""
-        return False
 
     def prepare(self, data: Dataset) -> Prepared:
         """Do the centre's frozen work once."""
@@ -117,28 +117,22 @@ class TangentLayer(Layer):
 
     @property
     def activation(self) -> Activation | None:
-        """That of the centre."""
         return self.network.centre.layers()[self.name].activation
 
     @property
     def moves(self) -> bool:
-        """As in the centre."""
         return self.network.centre.layers()[self.name].moves
 
     def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
-        """Return those at θ_0 + δ."""
         return self._moved().preactivations(x)
 
     def weights(self) -> Float[Array, "m d"]:
-        """Return those at θ_0 + δ."""
         return self._moved().weights()
 
     def kernels(self) -> Float[Array, "k d"] | None:
-        """Return those at θ_0 + δ."""
         return self._moved().kernels()
 
     def outgoing(self) -> Float[Array, "m ..."]:
-        """Return those at θ_0 + δ."""
         return self._moved().outgoing()
 
     def responses(self, x: Batch) -> Float[Array, "rows m"]:

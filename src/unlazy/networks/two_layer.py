@@ -18,24 +18,13 @@ from unlazy._memory import must_fit
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
-from unlazy.networks._base import Chord, GramForm, Network, View, frozen_rates, with_fields
-from unlazy.networks._neuron_sum import NeuronSum, Secant, assembled_kernel, overlaps
-from unlazy.networks._neurons import Hidden
-from unlazy.networks._prepared import (
-    Batch,
-    Features,
-    OtherBatch,
-    Places,
-    Prepared,
-    in_places,
-    known_as,
-    prepared_by,
-    raw_inputs,
-)
+from unlazy.networks._base import GramForm, Network, example_data, frozen_rates, with_fields
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, Quadratic, RandomLayers
 from unlazy.networks.laws import Law, Normal, draw_readout
 from unlazy.networks.layers import Layer
-from unlazy.networks.linear import Gram, Layout, Weights
+from unlazy.networks.linear import Layout, Weights
+from unlazy.networks.neuron_sum import Hidden, NeuronSum, assembled_kernel, overlaps
+from unlazy.networks.prepared import Batch, Features, OtherBatch, Prepared, in_places, known_as, prepared_by, raw_inputs
 from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
 
 
@@ -80,7 +69,6 @@ class TwoLayer(Network):
     >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation="relu", key=0)
     """
 
-    gram: Gram | None  # h in Gram coordinates, in place of w and b
     w: Float[Array, "m D"] | None
     a: Float[Array, "m *k"]
     s: Float[Array, " m"]
@@ -91,7 +79,6 @@ class TwoLayer(Network):
     train_readout: bool = eqx.field(static=True)
     process: PRNGKey | None  # draws h(0), a Gaussian process, at the points of an infinite embedding
     spread: float = eqx.field(static=True)  # its standard deviation, in units of that of the embedding's kernel
-    origin: TwoLayer | None  # in Gram coordinates, the network at t = 0
     prepared: bool = eqx.field(static=True, default=False)  # whether features in handles are its own
 
     def __init__(
@@ -122,7 +109,7 @@ class TwoLayer(Network):
             if not isinstance(given, wanted):
                 raise UserError(f"{given!r} was given where {example} or the like was expected.")
         if math.isinf(width):
-            raise UserError("The width of a TwoLayer network is finite: take a large one, or embedding=Infinite().")
+            raise UserError("The width of a TwoLayer network is finite: take a large one, or a TwoLayerLimit.")
         if not (math.isfinite(scale) and scale >= 0):
             raise UserError(f"scale is the size of the weights at the start, a finite number >= 0, not {scale:g}.")
         if math.isfinite(embedding.size(inputs)):
@@ -136,7 +123,7 @@ class TwoLayer(Network):
         self.embedding = embedding.draw(inputs, self.activation, key=embedding_key)
         self.scaling = scaling
         self.train_readout = train_readout
-        self.prepared, self.gram, self.origin = False, None, None
+        self.prepared = False
         features = self.embedding.size(inputs)
         scales = scaling.nodes(width)
         if symmetrised and (width % 2 or scales.min() != scales.max()):
@@ -176,7 +163,6 @@ class TwoLayer(Network):
 
     @property
     def has_kinks(self) -> bool:
-        """As its activation."""
         return bool(self.activation.kinks)
 
     @property
@@ -186,8 +172,6 @@ class TwoLayer(Network):
 
     def __call__(self, x: Batch) -> Outputs:
         """Evaluate Σ_j s_j a_j σ(h_j(x))."""
-        if self._in_gram(x):
-            return self._sum()(x)
         values, readout = self.activation(self.features(x)[1]), self.readout()
         return readout @ values.T if readout.ndim == 1 else values @ readout
 
@@ -209,8 +193,6 @@ class TwoLayer(Network):
 
     def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
         """Return Φ(x) and h(x)."""
-        if self.gram is not None:
-            return self.restore().features(x)
         raw, w = raw_inputs(x), self._weights()
         if raw.ndim != 2:
             raise UserError(
@@ -229,21 +211,15 @@ class TwoLayer(Network):
         rate = each * float(w.shape[1]) ** self.scaling.feature_rate
         return Weights(w, self.b, self.factor(), rate, 0.0 if self.b is None else each)
 
-    def _sum(self) -> NeuronSum:
-        assert self.gram is not None
-        rate = float(self.width) ** self.scaling.rate if self.train_readout else 0.0
-        return NeuronSum(self.gram, self.a, self.s, self.activation, rate)
-
-    def _in_gram(self, *batches: Any) -> bool:
-        return self.gram is not None and all(isinstance(x, Places) for x in batches)
+    def preactivations(self, x: Batch) -> Float[Array, "n m"]:
+        """Return h_j(x)."""
+        return self.features(x)[1]
 
     def rates(self) -> PyTree:
-        """Return m^rate D^feature_rate for w or its coefficients, m^rate for biases and a read-out that is trained."""
+        """Return m^rate D^feature_rate for w, m^rate for biases and for a read-out that is trained."""
         each, rates = float(self.width) ** self.scaling.rate, frozen_rates(self)
         if self.train_readout:
             rates = eqx.tree_at(lambda tree: tree.a, rates, each)
-        if self.gram is not None:
-            return eqx.tree_at(lambda tree: tree.gram.coefficients, rates, self.gram.unit)
         if self.b is not None:
             rates = eqx.tree_at(lambda tree: tree.b, rates, each)
         return rates if self.w is None else eqx.tree_at(lambda tree: tree.w, rates, self._linear().rate)
@@ -256,12 +232,8 @@ class TwoLayer(Network):
         return prepared_by(network, data, lambda x: Features(x, network.embedding(x)))
 
     def restore(self) -> TwoLayer:
-        """Return the network that reads raw inputs, in weights."""
-        if self.gram is None or self.origin is None:
-            return with_fields(self, prepared=False) if self.prepared else self
-        there, train = self.origin.anchored(self.gram.points), self.gram.points[: self.gram.n]
-        moved = there._linear().moved(self.gram, there.embedding(train))
-        return with_fields(there, w=moved.w, b=moved.b, a=self.a, s=self.s)
+        """Return the network that reads raw inputs."""
+        return with_fields(self, prepared=False) if self.prepared else self
 
     def gram_form(self, data: Dataset) -> GramForm:
         """Train the coefficients of w on the training points; an infinite embedding becomes exact on the data."""
@@ -271,7 +243,7 @@ class TwoLayer(Network):
             there = self.anchored(points)
             linear = there._linear()
             gram = linear.to_gram(there.embedding(points), points, data.n, linear.rate, layout)
-            return in_places(with_fields(self, gram=gram, origin=self, w=None, b=None), data)
+            return in_places(NeuronSum(gram, self.a, self.s, self), data)
 
         features = math.inf if self.process is not None else self.embedding.size(data.inputs)
         return GramForm(features, self.width, prepare)
@@ -308,13 +280,6 @@ class TwoLayer(Network):
         h = self.factor() * (w @ old(old.points).T)
         return with_fields(self, w=new.conditioned(drawn, old.points, h), embedding=new)
 
-    def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:
-        """Return |(w_j, b_j) - (w_j(0), b_j(0))|."""
-        if self.gram is None or self.origin is None or not isinstance(start, TwoLayer) or start.gram is None:
-            return super().movement(start)
-        bias = 0.0 if self.origin.b is None else float(self.width) ** self.scaling.rate / self.gram.unit
-        return {"hidden": self.gram.distance(start.gram, bias)}
-
     def layers(self) -> Mapping[str, Layer]:
         """Return the one layer of neurons, ``hidden``."""
         return {"hidden": Hidden(self)}
@@ -324,47 +289,12 @@ class TwoLayer(Network):
 
         Costs one matrix product over neurons and one over features; nothing of size n x n' x m is built.
         """
-        if self.gram is not None:
-            return self._gram_kernel(x, x if z is None else z)
         phi_x, h_x = self.features(x)
         phi_z, h_z = (phi_x, h_x) if z is None else self.features(z)
         sigma, linear = self.activation, self._linear()
         values = (sigma(h_x).T, sigma(h_z).T) if self.train_readout else None
         sums = overlaps(self.readout(), self.s**2, (sigma.derivative(h_x).T, sigma.derivative(h_z).T), values)
         return assembled_kernel(linear.kernel(phi_x, phi_z), *sums, float(self.width) ** self.scaling.rate)
-
-    def _gram_kernel(self, x: Batch, z: OtherBatch) -> Float[Array, "..."]:
-        gram, origin = self.gram, self.origin
-        if gram is None or origin is None or not self._in_gram(x, z):
-            return self.restore().tangent_kernel(x, z)
-
-        def afresh() -> Array:  # between test points, which is rare
-            there = origin.anchored(gram.points)
-            phi_x, phi_z = (there.embedding(raw_inputs(one)).astype(gram.gram.dtype) for one in (x, z))
-            return there._linear().kernel(phi_x, phi_z, gram.unit)
-
-        return self._sum().kernel(x, z, afresh)
-
-    def push(self, x: Batch, change: PyTree) -> Outputs:
-        """Return J(x) v, which autodiff does not know in Gram coordinates."""
-        if self.gram is None:
-            return super().push(x, change)
-        return self._sum().push(x, change.gram.coefficients, change.a)
-
-    def view(self, x: Batch) -> View:
-        """Return outputs; in Gram coordinates with pre-activations, if there is memory to store them."""
-        if self.gram is None:
-            return super().view(x)
-        hidden, outputs = self._sum().view(x)
-        return View(outputs, hidden)
-
-    def chord(self, view: View, signal: Outputs, x: OtherBatch) -> Chord:
-        """Linearise along a path; in Gram coordinates slopes are averaged, neuron by neuron and point by point."""
-        if self.gram is None:
-            return super().chord(view, signal, x)
-        points = self.gram.at(x)
-        each, kernel = self._sum().secant(view.hidden, signal, points)
-        return Secant(kernel=kernel, network=self, points=points, signal=signal, each=each)
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
         """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""
@@ -374,9 +304,7 @@ class TwoLayer(Network):
     def examples(cls, *, key: PRNGKey) -> list[tuple[Network, Dataset]]:
         """Every scaling and embedding, one output and several, read-out frozen and trained."""
         keys = iter(jax.random.split(key, 17))
-        x, y, x_test, y_test = (jax.random.normal(next(keys), shape) for shape in ((7, 3), (7,), (4, 3), (4,)))
-        data = Dataset(x, y, x_test, y_test, name="example")
-        several = Dataset(x, jnp.stack([y, -y, y**2], axis=1), name="example with three outputs")
+        data, several = example_data(7, 4, (3,), keys)
         zipf = asymmetrical(0.3, Zipf(0.6))
 
         def one(**options: Any) -> TwoLayer:

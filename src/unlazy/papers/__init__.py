@@ -1,16 +1,18 @@
 """Papers: every figure as a runnable panel with its claims as checks. One file or folder for each paper."""
 
 from unlazy import _registry
-from unlazy.papers._base import Claim, Panel, Results, Scale, check_claims, grid, option, recipe_of, values
+from unlazy.papers._base import Claim, Panel, Results, Scale, agreement, check_claims, grid, option, recipe_of, values
+from unlazy.papers.outcomes import Judgement, Outcome
+from unlazy.papers.references import Reference, compare
 
 
 def panels() -> dict[str, Panel]:
-    """Give all panels by key, of unlazy and of plug-ins."""
+    """Return all panels by key, of unlazy and of plug-ins."""
     return {panel.key: panel for panel in _registry.choose("panel")}
 
 
 def choose(name: str) -> list[Panel]:
-    """Give panels by name.
+    """Return panels by name.
 
     Parameters
     ----------
@@ -23,11 +25,16 @@ def choose(name: str) -> list[Panel]:
 
 __all__ = [
     "Claim",
+    "Judgement",
+    "Outcome",
     "Panel",
+    "Reference",
     "Results",
     "Scale",
+    "agreement",
     "check_claims",
     "choose",
+    "compare",
     "grid",
     "option",
     "panels",

@@ -1,18 +1,19 @@
-"""Panels, each a figure of a paper as data (recipes, claims and a drawing), and helpers that panels share."""
-
-from __future__ import annotations
+"""Panels, each a figure of a paper as data (recipes, claims and a drawing), and functions that read stored runs."""
 
 import abc
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.lab import Recipe, parse
 from unlazy.lab.store import statuses
+from unlazy.papers.outcomes import Judgement, Outcome, certain, together
+from unlazy.papers.references import Reference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,18 +23,67 @@ else:
 
 Scale = Literal["quick", "paper"]
 Results = Mapping[str, xr.Dataset]  # stored runs by label
-Sizes = TypeVar("Sizes")
 _REQUIRED: Any = object()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, what the run showed, and whether the two agree."""
+    """A statement of the paper, what the runs showed, and whether the two agree.
 
-    text: str  # what is checked, with its threshold
-    paper: str  # the paper's own words or value
-    measured: str  # numbers from the run
-    holds: bool
+    Attributes
+    ----------
+    text
+        What is checked, with its threshold.
+    paper
+        The paper's own words or value.
+    measured
+        Numbers from the runs.
+    judged
+        The outcome, and the test that led to it (see `unlazy.papers.outcomes`); True or False for a statement that
+        chance cannot affect.
+    weaker
+        Whether this is a weaker statement than the paper's, which is checked beside the strict one.
+    hindsight
+        Whether the statement was fixed after its outcome had been seen.
+    """
+
+    text: str
+    paper: str
+    measured: str
+    judged: Judgement | bool
+    weaker: bool = False
+    hindsight: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "judged", self.judgement)
+
+    @property
+    def judgement(self) -> Judgement:
+        """The outcome with the test that led to it."""
+        return self.judged if isinstance(self.judged, Judgement) else certain(bool(self.judged))
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the runs say about the claim."""
+        return self.judgement.outcome
+
+    @property
+    def basis(self) -> str:
+        """What the outcome rests on, in words: the test, the seeds that agree, and what to be careful about."""
+        notes = [self.judgement.test, self.judgement.counted]
+        notes += ["a weaker statement than the paper's"] if self.weaker else []
+        notes += ["fixed after its outcome had been seen"] if self.hindsight else []
+        return "; ".join(filter(None, notes))
+
+    @property
+    def holds(self) -> bool:
+        """Whether the outcome is that the claim holds."""
+        return self.outcome is Outcome.HOLDS
+
+    @property
+    def fails(self) -> bool:
+        """Whether the outcome is that the claim does not hold."""
+        return self.outcome is Outcome.FAILS
 
 
 class Panel(abc.ABC):
@@ -67,7 +117,7 @@ class Panel(abc.ABC):
 
     @abc.abstractmethod
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Give the recipes of all runs that the figure needs, by label; nothing is run.
+        """Return the recipes of all runs that the figure needs, by label; nothing is run.
 
         Parameters
         ----------
@@ -79,40 +129,108 @@ class Panel(abc.ABC):
 
     @abc.abstractmethod
     def claims(self, results: Results) -> list[Claim]:
-        """Check the paper's claims on the results, which have the labels of the recipes; all runs are finished."""
+        """Check the paper's claims on finished runs.
+
+        Parameters
+        ----------
+        results
+            Stored runs, by the labels of the recipes.
+        """
 
     @abc.abstractmethod
     def draw(self, results: Results) -> Figure:
-        """Draw the figure as in the paper."""
+        """Draw the figure as in the paper.
+
+        Parameters
+        ----------
+        results
+            Stored runs, by the labels of the recipes.
+        """
+
+    def references(self, results: Results) -> list[Reference]:
+        """Return the authors' numbers beside ours (see `unlazy.papers.compare`); none by default.
+
+        Parameters
+        ----------
+        results
+            Stored runs, by the labels of the recipes.
+        """
+        return []
 
 
 def check_claims(panel: Panel, results: Results) -> list[Claim]:
-    """Check a panel's claims on its results; results of runs that ended early are an error."""
+    """Check a panel's claims on its results; results of runs that ended early are an error.
+
+    Parameters
+    ----------
+    panel
+        The panel.
+    results
+        Stored runs, by the labels of the panel's recipes.
+    """
     for label, run in results.items():
         status = statuses(run)
-        allowed = getattr(panel, "may_diverge", False) and "diverged" in status
-        if not (run.attrs["finished"] or allowed):
+        if not (run.attrs["finished"] or (getattr(panel, "may_diverge", False) and "diverged" in status)):
             raise UserError(f"The run '{label}' ended early ({', '.join(status)}): its claims cannot be judged.")
     return panel.claims(results)
 
 
+def agreement(references: Iterable[Reference]) -> list[Claim]:
+    """Claim, for each quantity, that the authors' numbers agree with ours in every setting.
+
+    Parameters
+    ----------
+    references
+        Numbers of the authors beside ours, as `Panel.references` returns them. Those whose number is not known are
+        shown, but not judged.
+    """
+    groups: dict[str, list[Reference]] = {}
+    for one in references:
+        groups.setdefault(one.quantity, []).append(one)
+    found = []
+    for quantity, members in groups.items():
+        known = [one for one in members if one.authors is not None]
+        if not known:
+            continue
+        beside = [f"authors: {', '.join(filter(None, (one.authors_in_words, one.distance)))}" for one in members]
+        found.append(
+            Claim(
+                text=f"{quantity} agrees with the authors' number{'' if len(known) == 1 else ' in every setting'}: it "
+                "lies in the 95 % interval that our runs predict for it",
+                paper=", ".join(dict.fromkeys(one.source for one in members)),
+                measured="; ".join(
+                    f"{one.setting + ': ' if one.setting else ''}{one.ours_in_words} ({words})"
+                    for one, words in zip(members, beside, strict=True)
+                ),
+                judged=together(one.judgement for one in known),
+            )
+        )
+    return found
+
+
 def recipe_of(run: xr.Dataset) -> Recipe:
-    """Give the recipe of a stored run."""
-    return parse(json.loads(run.attrs["recipe"]))
-
-
-def option(run: xr.Dataset, path: str, default: Any = _REQUIRED) -> Any:
-    """Give an entry of the recipe of a stored run.
+    """Return the recipe of a stored run.
 
     Parameters
     ----------
     run
-        A run as the store gives it.
+        A run as it is read from the store.
+    """
+    return parse(json.loads(run.attrs["recipe"]))
+
+
+def option(run: xr.Dataset, path: str, default: Any = _REQUIRED) -> Any:
+    """Return an entry of the recipe of a stored run.
+
+    Parameters
+    ----------
+    run
+        A run as it is read from the store.
     path
         Names joined by dots, with a number for an element of a list: "network.width", "network.widths.0". The kind of a
         section is found under "kind" also where the recipe has only its name: "flow.kind".
     default
-        What to give where the recipe has no such entry. Without a default, that is a `KeyError`.
+        What to return where the recipe has no such entry. Without a default, a missing entry is a `KeyError`.
     """
     found: Any = json.loads(run.attrs["recipe"])
     for name in path.split("."):
@@ -129,7 +247,15 @@ def option(run: xr.Dataset, path: str, default: Any = _REQUIRED) -> Any:
 
 
 def values(results: Results, path: str) -> list[Any]:
-    """Give the different values of an entry of the recipe over all runs that have it, in the order of the runs."""
+    """Return the different values of an entry of the recipes, in the order of the runs.
+
+    Parameters
+    ----------
+    results
+        Stored runs by label; those whose recipe has no such entry are left out.
+    path
+        The entry, as in `option`.
+    """
     found: list[Any] = []
     for run in results.values():
         value = option(run, path, None)
@@ -139,10 +265,22 @@ def values(results: Results, path: str) -> list[Any]:
 
 
 def grid(results: Results, *paths: str) -> dict[tuple[Any, ...], xr.Dataset]:
-    """Arrange runs by entries of their recipes, such as "network.width" and "data.n": a run for each combination."""
+    """Arrange runs by entries of their recipes, such as "network.width" and "data.n": a run for each combination.
+
+    Parameters
+    ----------
+    results
+        Stored runs by label.
+    paths
+        The entries, as in `option`.
+    """
     return {tuple(option(run, path) for path in paths): run for run in results.values()}
 
 
-def by_scale(sizes: Mapping[Scale, Sizes], words: Callable[[Sizes], str]) -> dict[Scale, str]:
+class Sizes(SimpleNamespace):
+    """The sizes of a panel's runs at one scale, by name: ``Sizes(width=1000, seeds=2)``."""
+
+
+def by_scale(sizes: Mapping[Scale, Any], words: Callable[[Any], str]) -> dict[Scale, str]:
     """Describe the sizes of each scale with the same words, for `Panel.scales`."""
     return {scale: words(one) for scale, one in sizes.items()}

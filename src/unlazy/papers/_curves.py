@@ -1,49 +1,50 @@
-"""Helpers that panels share: times at which to observe, numbers over seeds in words, power laws, labels of axes."""
+"""Helpers that panels share: times at which to observe, numbers over seeds in words, power laws, titles and labels."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from unlazy.papers._base import Axes
+from unlazy.figures import ORDERED, canvas
+from unlazy.papers._base import Axes, Figure
 
 
 def quadratic_times(end: float, count: int = 41) -> list[float]:
-    """Give ``count`` whole times from 0 to ``end``, close together at the start, where curves bend most."""
+    """Return ``count`` whole times from 0 to ``end``, close together at the start, where curves bend most."""
     return [float(round(end * share**2)) for share in np.linspace(0.0, 1.0, count)]
 
 
 def even_steps(end: int, count: int) -> list[int]:
-    """Give up to ``count`` whole numbers from 0 to ``end``, evenly spaced."""
+    """Return up to ``count`` whole numbers from 0 to ``end``, evenly spaced."""
     return sorted(set(np.linspace(0, end, count).round().astype(int).tolist()))
 
 
 def log_steps(end: int, count: int, first: int = 1) -> list[int]:
-    """Give 0 and up to ``count`` whole numbers from ``first`` to ``end``, evenly spaced in their logarithm."""
+    """Return 0 and up to ``count`` whole numbers from ``first`` to ``end``, evenly spaced in their logarithm."""
     return sorted({0, end, *np.geomspace(first, end, count).round().astype(int).tolist()})
 
 
 def median_range(values: np.ndarray, digits: int = 3) -> str:
-    """Give median, smallest and largest value over seeds, or the one number."""
-    values = np.ravel(values)
-    if values.size == 1:
-        return f"{values[0]:.{digits}g}"
-    low, middle, high = np.min(values), np.median(values), np.max(values)
-    return f"{middle:.{digits}g} ({low:.{digits}g} to {high:.{digits}g})"
+    """Write the median, the smallest and the largest value over seeds, or the one number."""
+    low, middle, high = (f"{number(values):.{digits}g}" for number in (np.min, np.median, np.max))
+    return middle if np.size(values) == 1 else f"{middle} ({low} to {high})"
 
 
 def mean_sd(values: np.ndarray, digits: int = 3) -> str:
-    """Give the mean over seeds and, where there are several, the standard deviation."""
+    """Write the mean over seeds and, where there are several, the standard deviation."""
     mean = f"{values.mean():.{digits}g}"
     return f"{mean} ± {values.std(ddof=1):.1g}" if len(values) > 1 else mean
 
 
 def min_max(values: np.ndarray) -> str:
-    """Give the smallest and the largest value over seeds, or the one number."""
+    """Write the smallest and the largest value over seeds, or the one number."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
+
+
+def listed(values: Mapping[Any, Any], words: Callable[[Any], str] = mean_sd) -> str:
+    """Write names and what belongs to each in one line: "first: 3 ± 1; second: 4 ± 1"."""
+    return "; ".join(f"{name}: {words(value)}" for name, value in values.items())
 
 
 def plural(count: int, what: str = "seed") -> str:
@@ -52,8 +53,17 @@ def plural(count: int, what: str = "seed") -> str:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Fit values = const x sizes^p and give p."""
+    """Fit values = const x sizes^p and return p."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def titled_canvas(
+    title: str, columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure with a grid of axes, as `unlazy.figures.canvas` does, and a title above them."""
+    figure, axes = canvas(columns, width, height, rows)
+    figure.suptitle(title, fontsize=10)
+    return figure, axes
 
 
 def label_axes(axes: Axes, x: str, title: str, legend: float | None = None, **properties: Any) -> None:
@@ -76,3 +86,30 @@ def label_axes(axes: Axes, x: str, title: str, legend: float | None = None, **pr
     axes.set_xlabel(x, fontsize=8)
     axes.set_title(title, fontsize=9)
     axes.tick_params(which="both", labelsize=7)
+
+
+def seeds_rms(values: np.ndarray) -> np.ndarray:
+    """Return the root mean square over seeds, which are the second axis."""
+    return np.sqrt(np.mean(np.square(values), axis=1))
+
+
+def dots(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, label: str | None = None) -> None:
+    """Draw a small dot for each seed and a large one for their root mean square, on logarithmic axes.
+
+    Parameters
+    ----------
+    axes
+        The axes.
+    x
+        Sizes.
+    values
+        A row for each size and a column for each seed.
+    index
+        Of the colour in `unlazy.figures.ORDERED`.
+    label
+        Name of the large dots in a legend.
+    """
+    axes.set(xscale="log", yscale="log")
+    axes.minorticks_off()
+    axes.plot(x, values, ".", color=ORDERED[index], markersize=3, alpha=0.35)
+    axes.plot(x, seeds_rms(values), "o", color=ORDERED[index], markersize=5, label=label)

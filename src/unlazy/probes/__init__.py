@@ -1,23 +1,31 @@
 """Probes: quantities that are measured along a run, such as losses, feature movement and the tangent kernel."""
 
-from unlazy._observation import Observation, training_kernel
-from unlazy.probes._base import Probe
 from unlazy.probes.condensation import (
     Alignment,
     Condensation,
     CosineMatrix,
     InputWeights,
+    OutgoingWeights,
     Reduced,
-    condensed,
     reduce,
 )
-from unlazy.probes.directions import chance, cluster_order, clusters, cosines, effective_rank, living
-from unlazy.probes.features import FeaturePair
-from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix
+from unlazy.probes.directions import (
+    chance,
+    cluster_order,
+    clusters,
+    condensed,
+    cosines,
+    effective_rank,
+    living,
+    near_pairs,
+)
+from unlazy.probes.kernel import DecayRate, Kernel, KernelMatrix, MeanSquareSlope
+from unlazy.probes.layer_sizes import LayerSizes
 from unlazy.probes.loss import TestError, TestLoss, TestOutputs, TrainError, TrainLoss, TrainOutputs
-from unlazy.probes.movement import ActiveShare, FeatureMovement, MeanSquareSlope, TrainedNeurons, WeightMovement
-from unlazy.probes.pruning import Importance, Pruning
-from unlazy.probes.transfer import Transfer
+from unlazy.probes.movement import ActiveShare, FeatureMovement, FeaturePair, TrainedNeurons, WeightMovement, layers_of
+from unlazy.probes.observation import Observation, Probe, training_kernel
+from unlazy.probes.pruning import Importance, Pruning, PruningByScale
+from unlazy.probes.transfer import DenseTransfer, Transfer
 
 __all__ = [
     "ActiveShare",
@@ -25,16 +33,20 @@ __all__ = [
     "Condensation",
     "CosineMatrix",
     "DecayRate",
+    "DenseTransfer",
     "FeatureMovement",
     "FeaturePair",
     "Importance",
     "InputWeights",
     "Kernel",
     "KernelMatrix",
+    "LayerSizes",
     "MeanSquareSlope",
     "Observation",
+    "OutgoingWeights",
     "Probe",
     "Pruning",
+    "PruningByScale",
     "Reduced",
     "TestError",
     "TestLoss",
@@ -51,7 +63,9 @@ __all__ = [
     "condensed",
     "cosines",
     "effective_rank",
+    "layers_of",
     "living",
+    "near_pairs",
     "reduce",
     "training_kernel",
 ]

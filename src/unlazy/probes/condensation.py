@@ -17,31 +17,26 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError, suggest
-from unlazy._observation import Observation
 from unlazy.data import Dataset
-from unlazy.networks import Layer, Network
-from unlazy.probes._base import Probe
+from unlazy.networks import Batch, Network
 from unlazy.probes.directions import (
+    Scalars,
     Vectors,
     cluster_order,
     clusters,
+    condensed,
     cosines,
-    effective_rank,
     leading,
-    living,
     orientations,
 )
 from unlazy.probes.movement import layers_of
-
-Scalars = dict[str, Float[Array, ""]]
-
-_ODD = np.linspace(0.01, 3.0, 50)  # where σ(-h) = -σ(h) is tested
+from unlazy.probes.observation import Observation, Probe
 
 
-def vectors_of(network: Network, layer: str | None = None) -> dict[str, Vectors]:
+def vectors_of(network: Network, layer: str | None = None, x: Batch | None = None) -> dict[str, Vectors]:
     """Return the input weights of every layer's neurons, and single convolution kernels as ``<layer>-kernels``."""
     found = {}
-    for name, one in layers_of(network).items():
+    for name, one in layers_of(network, x).items():
         found[name], kernels = one.weights(), one.kernels()
         if kernels is not None:
             found[f"{name}-kernels"] = kernels
@@ -54,9 +49,7 @@ def vectors_of(network: Network, layer: str | None = None) -> dict[str, Vectors]
 
 def _check(threshold: float, floor: float) -> None:
     if not (0 < threshold < 1 and 0 <= floor < 1):
-        raise UserError(
-            f"threshold = {threshold} and floor = {floor} were given: choose 0 < threshold < 1 and 0 <= floor < 1."
-        )
+        raise UserError(f"threshold = {threshold}, floor = {floor}: choose 0 < threshold < 1 and 0 <= floor < 1.")
 
 
 class Condensation(Probe):
@@ -86,36 +79,8 @@ class Condensation(Probe):
         _check(self.threshold, self.floor)
 
     def __call__(self, obs: Observation) -> dict[str, Scalars]:
-        """Read the weights."""
-        layers = vectors_of(obs.network, self.layer)
+        layers = vectors_of(obs.network, self.layer, obs.x)
         return {layer: condensed(vectors, self.threshold, self.floor) for layer, vectors in layers.items()}
-
-
-def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> Scalars:
-    """Compute the numbers of `Condensation` for the vectors of one layer.
-
-    Parameters
-    ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    threshold
-        The |cos| from which on two vectors have the same direction.
-    floor
-        Vectors shorter than this fraction of the longest are not counted.
-    """
-    alive = living(vectors, floor)
-    d = cosines(vectors)
-    pair = jnp.outer(alive, alive) * (1 - jnp.eye(len(alive), dtype=d.dtype))
-    near, apart = (jnp.sum(pair * (side > threshold)) for side in (jnp.abs(d), -d))
-    one = jnp.ones_like(near)
-    return {
-        "pairs": near / jnp.maximum(jnp.sum(pair), one),
-        "opposite": apart / jnp.maximum(near, one),
-        "lines": clusters(vectors, threshold, alive=alive).leaders,
-        "directions": clusters(vectors, threshold, signed=True, alive=alive).leaders,
-        "rank": effective_rank(vectors * alive[:, None]),
-        "alive": jnp.mean(alive),
-    }
 
 
 class InputWeights(Probe):
@@ -130,10 +95,28 @@ class InputWeights(Probe):
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        """Read the weights."""
         if self.layers is None:
-            return vectors_of(obs.network)
-        return {layer: vectors_of(obs.network, layer)[layer] for layer in self.layers}
+            return vectors_of(obs.network, x=obs.x)
+        return {layer: vectors_of(obs.network, layer, obs.x)[layer] for layer in self.layers}
+
+
+class OutgoingWeights(Probe):
+    """What each neuron's response is multiplied with on its way to the next layer (`Layer.outgoing`), by layer.
+
+    Parameters
+    ----------
+    layers
+        The layers to observe; all if omitted.
+    """
+
+    layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
+
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
+        found = layers_of(obs.network)
+        unknown = [name for name in self.layers or () if name not in found]
+        if unknown:
+            raise UserError(f"This network has no layer '{unknown[0]}'. {suggest(unknown[0], found)}")
+        return {name: found[name].outgoing() for name in self.layers or found}
 
 
 def _plain(direction: Any) -> str | tuple[float, ...]:
@@ -163,17 +146,14 @@ class Alignment(Probe):
 
     def __check_init__(self) -> None:
         if isinstance(self.direction, str) and self.direction not in ("leading", "ones"):
-            raise UserError(
-                f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or a list of numbers."
-            )
+            raise UserError(f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or numbers.")
         if not isinstance(self.direction, str) and self.layer is None:
             raise UserError("A direction given as numbers belongs to one layer: name that layer with the option layer.")
         if not 0 < self.degrees < 90:
             raise UserError(f"degrees = {self.degrees} is out of range: choose an angle between 0 and 90.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
-        """Read the weights."""
-        return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer).items()}
+        return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer, obs.x).items()}
 
     def _of(self, vectors: Vectors) -> dict[str, Float[Array, "..."]]:
         cosine = orientations(vectors) @ self._axis(vectors)
@@ -192,9 +172,7 @@ class Alignment(Probe):
         if self.direction == "ones":
             return jnp.full(d, d**-0.5, vectors.dtype)
         if len(self.direction) != d:
-            raise UserError(
-                f"direction has {len(self.direction)} entries, but vectors of '{self.layer}' have {d}: give {d}."
-            )
+            raise UserError(f"direction has {len(self.direction)} entries, but vectors of '{self.layer}' have {d}.")
         axis = np.asarray(self.direction, float)
         return jnp.asarray(axis / np.linalg.norm(axis), vectors.dtype)
 
@@ -217,8 +195,7 @@ class CosineMatrix(Probe):
         _check(self.threshold, 0.0)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        """Read the weights."""
-        layers = vectors_of(obs.network, self.layer)
+        layers = vectors_of(obs.network, self.layer, obs.x)
         return {layer: cosines(v[cluster_order(v, self.threshold)]) for layer, v in layers.items()}
 
 
@@ -260,8 +237,10 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
         The |cos| from which on two neurons are in one cluster.
     """
     _check(threshold, 0.0)
-    vectors = vectors_of(network, layer)[layer]
-    found = clusters(vectors, threshold, signed=not _odd(network.layers()[layer]))
+    vectors, neurons = vectors_of(network, layer)[layer], network.layers()[layer]
+    sigma, h = neurons.activation, jnp.asarray(np.linspace(0.01, 3.0, 50))
+    odd = sigma is not None and bool(jnp.allclose(sigma(-h), -sigma(h), rtol=1e-5))
+    found = clusters(vectors, threshold, signed=not odd)
     leaders, group = np.unique(np.asarray(found.leader), return_inverse=True)
     member = jnp.asarray(group[None, :] == np.arange(len(leaders))[:, None], vectors.dtype)
     signs = jnp.where(found.cosine < 0, -1.0, 1.0).astype(vectors.dtype)
@@ -269,17 +248,7 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
     size = jnp.linalg.norm(sums, axis=1)
     along = (sums @ vectors.T) / size[:, None] * member  # <w_j, d> of a cluster's own neurons, with their signs
     amplitude = jnp.sqrt(jnp.sum(along**4, axis=1) / jnp.sum(along**2, axis=1))
-    merged = network.layers()[layer].merge(
-        member * signs[None] * (amplitude / size)[:, None], along / amplitude[:, None]
-    )
-    before, after = network(data.x), merged(data.x)
-    change = float(jnp.linalg.norm(after - before) / jnp.linalg.norm(before))
-    return Reduced(merged, len(leaders), change)
-
-
-def _odd(layer: Layer) -> bool:
-    sigma = layer.activation
-    if sigma is None:
-        return False
-    h = jnp.asarray(_ODD)
-    return bool(jnp.allclose(sigma(-h), -sigma(h), rtol=1e-5))
+    merged = neurons.merge(member * signs[None] * (amplitude / size)[:, None], along / amplitude[:, None])
+    before = network(data.x)
+    change = jnp.linalg.norm(merged(data.x) - before) / jnp.linalg.norm(before)
+    return Reduced(merged, len(leaders), float(change))

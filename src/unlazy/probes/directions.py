@@ -1,4 +1,4 @@
-"""Directions of vectors: cosines, clusters around leaders, effective rank."""
+"""Directions of a set of vectors: cosines, clusters around leaders, effective rank."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from unlazy._linalg import eigh, singular_values
 
 Vectors = Float[Array, "m d"]
+Scalars = dict[str, Float[Array, ""]]
 
 
 class Clusters(NamedTuple):
@@ -78,7 +79,7 @@ def clusters(
 
 
 def cluster_order(vectors: Vectors, threshold: float = 0.95) -> Int[Array, " m"]:
-    """Give an order of the vectors in which each cluster is contiguous.
+    """Return an order of the vectors in which each cluster is contiguous.
 
     The cluster with the longest leader comes first, and positive cosines come before negative ones in each.
 
@@ -138,7 +139,7 @@ def chance(d: int, threshold: float = 0.95) -> float:
 
 
 def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
-    """Give 1 for vectors longer than ``floor`` times the longest, and 0 for the others.
+    """Return 1 for vectors longer than ``floor`` times the longest, and 0 for the others.
 
     Parameters
     ----------
@@ -149,3 +150,45 @@ def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
     """
     amplitude = jnp.linalg.norm(vectors, axis=1)
     return (amplitude > floor * jnp.max(amplitude)).astype(amplitude.dtype)
+
+
+def near_pairs(vectors: Vectors, threshold: float = 0.95) -> Float[Array, ""]:
+    """Return the fraction of all pairs of vectors with |cos| > ``threshold``; the first of the numbers of `condensed`.
+
+    Parameters
+    ----------
+    vectors
+        Vectors as rows, shape (m, d).
+    threshold
+        The |cos| from which on two vectors have the same direction.
+    """
+    m, d = vectors.shape[0], jnp.abs(cosines(vectors))
+    near = jnp.sum(jnp.triu(d > threshold, k=1), dtype=d.dtype)
+    return near / max(m * (m - 1) / 2, 1)
+
+
+def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> Scalars:
+    """Compute the numbers of `Condensation` for the vectors of one layer.
+
+    Parameters
+    ----------
+    vectors
+        Vectors as rows, shape (m, d).
+    threshold
+        The |cos| from which on two vectors have the same direction.
+    floor
+        Vectors shorter than this fraction of the longest are not counted.
+    """
+    alive = living(vectors, floor)
+    d = cosines(vectors)
+    pair = jnp.outer(alive, alive) * (1 - jnp.eye(len(alive), dtype=d.dtype))
+    near, apart = (jnp.sum(pair * (side > threshold)) for side in (jnp.abs(d), -d))
+    one = jnp.ones_like(near)
+    return {
+        "pairs": near / jnp.maximum(jnp.sum(pair), one),
+        "opposite": apart / jnp.maximum(near, one),
+        "lines": clusters(vectors, threshold, alive=alive).leaders,
+        "directions": clusters(vectors, threshold, signed=True, alive=alive).leaders,
+        "rank": effective_rank(vectors * alive[:, None]),
+        "alive": jnp.mean(alive),
+    }

@@ -1,12 +1,14 @@
-"""The empirical tangent kernel: how it moves, its extreme eigenvalues, where it points, how the loss falls."""
+"""The empirical tangent kernel: its drift, extreme eigenvalues and alignment, and how fast the loss falls."""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._observation import Observation
-from unlazy.probes._base import Probe
-from unlazy.probes._spectrum import ends, operator_norm
+from unlazy._errors import UserError
+from unlazy._linalg import extreme_eigenvalues, operator_norm
+from unlazy.networks import Layer
+from unlazy.probes.movement import moving_layers
+from unlazy.probes.observation import Observation, Probe
 
 
 class KernelMatrix(Probe):
@@ -24,7 +26,6 @@ class KernelMatrix(Probe):
     output: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> Float[Array, "p p"]:
-        """Build Θ."""
         return obs.kernel(self.samples, self.output)
 
 
@@ -53,19 +54,17 @@ class Kernel(Probe):
     output: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
-        """Build Θ now and at the start, then summarise."""
         theta, first = obs.kernel(self.samples, self.output), obs.at_start(KernelMatrix(self.samples, self.output))
         targets = obs.data.y[: self.samples]
         targets = (targets if self.output is None or targets.ndim == 1 else targets[:, self.output]).reshape(-1)
-        smallest, largest = ends(theta)
+        smallest, largest = extreme_eigenvalues(theta)
         change = theta - first
-        frobenius = jnp.linalg.norm(theta)
         return {
             "drift": jnp.linalg.norm(change) / jnp.linalg.norm(first),
             "drift_operator": operator_norm(change),
             "smallest": smallest,
             "largest": largest,
-            "alignment": targets @ theta @ targets / (frobenius * (targets @ targets)),
+            "alignment": targets @ theta @ targets / (jnp.linalg.norm(theta) * (targets @ targets)),
         }
 
 
@@ -76,9 +75,23 @@ class DecayRate(Probe):
     """
 
     def __call__(self, obs: Observation) -> Float[Array, ""]:
-        """Apply Θ to dL/df."""
         f, data, loss = obs.outputs, obs.data, obs.loss
         signal = loss.slope(f, data.y, data.weight).reshape(-1)
         value = loss(f, data.y, data.weight)
         speed = signal @ obs.kernel() @ signal
         return jnp.where(value > 0, speed / jnp.where(value > 0, value, 1), 0)
+
+
+class MeanSquareSlope(Probe):
+    """Smallest mean, over training inputs, of σ'(h_j(x))² over the neurons j, by layer.
+
+    Times 2 c² λ_min(G) it is the lower bound of chen2022 eq. 14 on the rate at which the loss falls.
+    """
+
+    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
+        def smallest(name: str, layer: Layer) -> Float[Array, ""]:
+            if layer.activation is None:
+                raise UserError(f"Layer '{name}' has no activation whose slopes could be averaged: remove this probe.")
+            return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
+
+        return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}

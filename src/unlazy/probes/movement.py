@@ -1,4 +1,4 @@
-"""How far weights and features have moved, and which neurons are active: lazy training against feature learning."""
+"""How far weights and features have moved, and which neurons are active: lazy training or feature learning."""
 
 from collections.abc import Mapping
 
@@ -7,31 +7,35 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._observation import Observation
-from unlazy.networks import Layer, MeanFieldStack, Network
-from unlazy.probes._base import Probe
+from unlazy.networks import Batch, Layer, MeanFieldStack, Network, layers_on
+from unlazy.probes.observation import Observation, Probe
 
 
-def layers_of(network: Network) -> Mapping[str, Layer]:
-    """Return the layers of neurons; raise an error if there are none."""
-    layers = network.layers()
+def layers_of(network: Network, x: Batch | None = None) -> Mapping[str, Layer]:
+    """Return the layers of neurons; raise an error if there are none.
+
+    Parameters
+    ----------
+    network
+        The network.
+    x
+        Inputs; if given, layers that the network does not list are found by tracing it on them.
+    """
+    layers = network.layers() if x is None else layers_on(network, x)
     if not layers:
-        raise UserError(
-            f"{type(network).__name__} has no layers of neurons: define its method `layers`, or remove this probe."
-        )
+        raise UserError(f"{type(network).__name__} has no layers of neurons: define `layers`, or remove this probe.")
     return layers
 
 
-def moving_layers(network: Network) -> dict[str, Layer]:
+def moving_layers(network: Network, x: Batch | None = None) -> dict[str, Layer]:
     """Return the layers whose pre-activations training can change."""
-    return {name: layer for name, layer in layers_of(network).items() if layer.moves}
+    return {name: layer for name, layer in layers_of(network, x).items() if layer.moves}
 
 
 class WeightMovement(Probe):
     """|w_j(t) - w_j(0)| of every neuron, by layer (caron2023 figures 1-2)."""
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
-        """Measure in weight space."""
         return obs.network.movement(obs.start)
 
 
@@ -42,11 +46,35 @@ class FeatureMovement(Probe):
     """
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
-        """Measure in function space."""
-        now, start = moving_layers(obs.network), obs.start.layers()
+        now, start = moving_layers(obs.network, obs.x), layers_on(obs.start, obs.x)
         return {
             name: jnp.mean(jnp.abs(layer.preactivations(obs.x) - start[name].preactivations(obs.x)))
             for name, layer in now.items()
+        }
+
+
+class FeaturePair(Probe):
+    """Features h_j(x_1) and h_j(x_2) of each neuron at two inputs, by layer: chen2022 figure 4, row 2.
+
+    As there, x_1 is a training input (``train``) and x_2 a test input (``test``): the first of each set.
+
+    Parameters
+    ----------
+    neurons
+        Number of neurons, from the first on; all if omitted.
+    """
+
+    neurons: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        if self.neurons is not None and self.neurons < 1:
+            raise UserError(f"neurons = {self.neurons} is too small: choose at least 1.")
+
+    def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " m"]]]:
+        both = {"train": obs.x[:1], "test": obs.x_test[:1]}
+        return {
+            name: {which: layer.preactivations(x)[0, : self.neurons] for which, x in both.items()}
+            for name, layer in moving_layers(obs.network, obs.x).items()
         }
 
 
@@ -65,40 +93,20 @@ class ActiveShare(Probe):
     right: float = eqx.field(static=True, default=float("inf"))
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
-        """Count neurons."""
-
         def smallest(h: Float[Array, "n m"]) -> Float[Array, ""]:
-            inside = ((h > self.left) & (h < self.right)).astype(h.dtype)
-            return jnp.min(jnp.mean(inside, axis=1))
+            return jnp.min(jnp.mean(((h > self.left) & (h < self.right)).astype(h.dtype), axis=1))
 
-        return {name: smallest(layer.preactivations(obs.x)) for name, layer in moving_layers(obs.network).items()}
-
-
-class MeanSquareSlope(Probe):
-    """Smallest mean, over training inputs, of σ'(h_j(x))² over the neurons j, by layer.
-
-    Times 2 c² λ_min(G) it is the lower bound of chen2022 eq. 14 on the rate at which the loss falls.
-    """
-
-    def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
-        """Average slopes."""
-
-        def smallest(name: str, layer: Layer) -> Float[Array, ""]:
-            if layer.activation is None:
-                raise UserError(f"Layer '{name}' has no activation whose slopes could be averaged: remove this probe.")
-            return jnp.min(jnp.mean(jnp.square(layer.activation.derivative(layer.preactivations(obs.x))), axis=1))
-
-        return {name: smallest(name, layer) for name, layer in moving_layers(obs.network).items()}
+        return {
+            name: smallest(layer.preactivations(obs.x)) for name, layer in moving_layers(obs.network, obs.x).items()
+        }
 
 
 def raw_stack(network: Network) -> MeanFieldStack:
-    """The stack on raw inputs, whatever coordinates it is trained in."""
-    there = network.restore()
-    if not isinstance(there, MeanFieldStack):
-        raise UserError(
-            f"Channels are those of a MeanFieldStack, and {type(there).__name__} has none: remove this probe."
-        )
-    return there
+    """Return the stack on raw inputs, whatever coordinates it is trained in."""
+    raw = network.restore()
+    if not isinstance(raw, MeanFieldStack):
+        raise UserError(f"Channels are those of a MeanFieldStack, and {type(raw).__name__} has none: drop this probe.")
+    return raw
 
 
 class TrainedNeurons(Probe):
@@ -115,7 +123,6 @@ class TrainedNeurons(Probe):
     neurons: int | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
-        """Read the rows."""
         rows = raw_stack(obs.network).trained_rows()
         if not rows:
             raise UserError("No neuron of this stack is trained: remove this probe.")

@@ -3,20 +3,24 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._observation import Observation
 from unlazy._types import Outputs, Scalar
-from unlazy.networks import Batch
-from unlazy.probes._base import Probe
+from unlazy.networks import Batch, Layer
 from unlazy.probes.loss import misclassified
 from unlazy.probes.movement import layers_of
+from unlazy.probes.observation import Observation, Probe
 
 
 class Importance(Probe):
     """Importance of every neuron, by layer: λ_j |w_j|² in a two-layer network (caron2023 section 6.2)."""
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, " m"]]:
-        """Evaluate."""
         return {name: layer.importance() for name, layer in layers_of(obs.network).items()}
+
+
+def scales(layer: Layer) -> Float[Array, " m"]:
+    """Return the mean of the squared outgoing weights of every neuron: λ_j of caron2023 where read-outs are ±1."""
+    out = layer.outgoing()
+    return jnp.mean(jnp.square(out).reshape(out.shape[0], -1), axis=1)
 
 
 class Pruning(Probe):
@@ -28,25 +32,47 @@ class Pruning(Probe):
     outputs are a sum over the layer's neurons.
     """
 
+    def importance(self, layer: Layer) -> Float[Array, " m"]:
+        """Return the importance of every neuron of a layer; equal ones are removed from the last one on.
+
+        Parameters
+        ----------
+        layer
+            The layer.
+        """
+        return layer.importance()
+
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " p"]]]:
-        """Sort the neurons, and add them one by one."""
         data, loss = obs.data, obs.loss
         sets: dict[str, tuple[Batch, Outputs, Float[Array, " n"] | None]] = {"train": (obs.x, data.y, data.weight)}
         if data.x_test is not None:
             sets["test"] = (obs.x_test, obs.y_test, None)
-        seen = {}
+        results = {}
         for name, layer in layers_of(obs.network).items():
-            order = jnp.argsort(-layer.importance())
-            seen[name] = {}
+            order = jnp.argsort(-self.importance(layer))
+            results[name] = {}
             for which, (x, y, weight) in sets.items():
 
                 def judge(f: Outputs, y: Outputs = y, weight: Array | None = weight) -> dict[str, Scalar]:
-                    return {"risk": _mean(loss.cost(f, y), weight), "error": misclassified(f, y)}
+                    return {"risk": jnp.average(loss.cost(f, y), weights=weight), "error": misclassified(f, y)}
 
                 curves = layer.nested(x, order, judge)
-                seen[name] |= {f"{which}_{what}": jnp.flip(curve) for what, curve in curves.items()}
-        return seen
+                results[name] |= {f"{which}_{what}": jnp.flip(curve) for what, curve in curves.items()}
+        return results
 
 
-def _mean(costs: Float[Array, " n"], weight: Float[Array, " n"] | None) -> Scalar:
-    return jnp.mean(costs) if weight is None else jnp.sum(weight * costs) / jnp.sum(weight)
+class PruningByScale(Pruning):
+    """As `Pruning`, in the order of λ_j, the mean of the squared outgoing weights, whatever |w_j| is.
+
+    This is what the released code of caron2023 does. With γ = 1 all neurons are equal: the last one goes first.
+    """
+
+    def importance(self, layer: Layer) -> Float[Array, " m"]:
+        """Return λ_j.
+
+        Parameters
+        ----------
+        layer
+            The layer.
+        """
+        return scales(layer)

@@ -1,8 +1,8 @@
 """`unlazy cite`: BibTeX for the papers, data, methods and libraries that a run used.
 
-What a run used is read from its recipe and from the method that was chosen. `references.bib` has a rule for each entry:
-the words that call for it. A member that lives in the folder of a paper calls for that paper. A paper that is not in
-`references.bib` but has a folder in `unlazy.papers` gets an entry from what the folder says of itself.
+What a run used is read from its recipe and from the method that was chosen. Each entry of `references.bib` is preceded
+by the words in a recipe for which it is cited. A member that is defined in the folder of a paper cites that paper. A
+paper that is not in `references.bib` but has a folder in `unlazy.papers` gets an entry from the folder's ``PAPER``.
 """
 
 from __future__ import annotations
@@ -28,22 +28,27 @@ _SECTIONS = ("data", "network", "flow", "probes")
 
 
 def cite(path: Path) -> dict[str, str]:
-    """Give the BibTeX entries, by key, of what a stored run (.nc), a panel's record (.json) or recipe (.toml) uses."""
+    """Return the BibTeX entries, by key, of what was used in a run.
+
+    Parameters
+    ----------
+    path
+        A stored run (.nc), the record of a panel (.json) or a recipe (.toml).
+    """
     recipes, words = _used(path)
     named = {(name, word) for recipe in recipes for name in _SECTIONS for word in _words(recipe.get(name))}
     words |= {word for _, word in named} | {f"{name}.{word}" for name, word in named}
     keys, known = _keys(), _entries()
-    papers = words & keys | {
-        _home(member) for kind in listing().values() for name, member in kind.items() if name in words
-    }
-    papers |= {key for recipe in recipes for key in keys if str(recipe.get("name", "")).startswith(f"{key} ")}
-    papers &= keys
+    modules = [member["module"] for kind in listing().values() for name, member in kind.items() if name in words]
+    folders = {module.removeprefix("unlazy.papers.").partition(".")[0] for module in modules}
+    names = [str(recipe.get("name", "")) for recipe in recipes]
+    papers = keys & (words | folders | {name.partition(" ")[0] for name in names if " " in name})
     found = {key: text for key, (calls, text) in known.items() if calls & (words | papers | {"always"})}
-    return found | {key: _from_folder(key) for key in sorted(papers) if key not in known}
+    return found | {key: _from_folder(source(key)) for key in sorted(papers) if key not in known}
 
 
 def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
-    """Give the recipes behind a file, and words that are not in them."""
+    """Return the recipes behind a file, and words to cite that are not in them."""
     if path.suffix == ".nc":
         attributes = _attributes(path)
         return [recipe_table(attributes.get("recipe"))], {str(attributes.get("method", "")).partition(",")[0]}
@@ -80,33 +85,26 @@ def _attributes(path: Path) -> dict[str, Any]:
 
 
 def _words(value: Any) -> Iterator[str]:
-    """Go through all words of a recipe's sections, but for their names."""
+    """Yield all words in a section of a recipe, except names."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            if name not in ("as", "name"):
-                yield from _words(one)
-    elif isinstance(value, list):
+    if isinstance(value, dict):
+        value = [one for name, one in value.items() if name not in ("as", "name")]
+    if isinstance(value, list):
         for one in value:
             yield from _words(one)
 
 
-def _home(member: dict[str, Any]) -> str:
-    """Give the key of the paper in whose folder a member lives, or nothing."""
-    return member["module"].removeprefix("unlazy.papers.").partition(".")[0]
-
-
 def _keys() -> set[str]:
-    """Keys of all papers that are known."""
+    """Return the keys of all known papers."""
     loaded = sys.modules.get("unlazy.papers")  # not imported for this: it takes long
     places = loaded.__path__ if loaded else [str(Path(__file__).parents[1] / "papers")]
-    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")}
+    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")} - {"outcomes"}
     return folders | {key for key, (calls, _) in _entries().items() if key in calls}
 
 
 def _entries() -> dict[str, tuple[set[str], str]]:
-    """Read the file: key -> (what calls for it, entry)."""
+    """Read `references.bib`: key -> (words for which it is cited, entry)."""
     text = _FILE.read_text(encoding="utf-8")
     found = re.findall(r"^% ([^\n]*)\n(@\w+\{([^,]+),.*?^\})", text, flags=re.DOTALL | re.MULTILINE)
     return {key: (set(calls.split()), entry) for calls, entry, key in found}
@@ -126,8 +124,11 @@ class Source:
 
 
 def source(key: str) -> Source:
-    """Give what is known of a paper: from `references.bib`, or from the ``PAPER`` of its folder."""
-    own = _folder(key)
+    """Describe a paper from `references.bib`, or from the ``PAPER`` of its folder."""
+    try:
+        own = getattr(importlib.import_module(f"unlazy.papers.{key}"), "PAPER", {})
+    except ModuleNotFoundError:
+        own = {}
     entry = _entries().get(key, (set(), ""))[1]
 
     def named(field: str) -> str:
@@ -139,7 +140,7 @@ def source(key: str) -> Source:
         key=key,
         title=named("title") or str(own.get("title", key)),
         authors=", ".join(people) or str(own.get("authors", "")),
-        year=named("year") or _year(key),
+        year=named("year") or "".join(re.findall(r"\d{4}", key)[:1]),
         venue=named("booktitle") or named("journal") or str(own.get("venue", "")),
         arxiv=named("eprint") or str(own.get("arxiv", "")),
         about=str(own.get("about", "")),
@@ -153,25 +154,12 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text.replace("{", "").replace("}", "").replace("\\&", "&").replace("--", "–"))
 
 
-def _folder(key: str) -> dict[str, str]:
-    try:
-        return getattr(importlib.import_module(f"unlazy.papers.{key}"), "PAPER", {})
-    except ModuleNotFoundError:
-        return {}
-
-
-def _year(key: str) -> str:
-    found = re.search(r"\d{4}", key)
-    return found[0] if found else ""
-
-
-def _from_folder(key: str) -> str:
-    paper = _folder(key)
+def _from_folder(paper: Source) -> str:
     fields = {
-        "title": paper.get("title", key),
-        "author": " and ".join(name.strip() for name in str(paper.get("authors", "")).split(",")),
-        "howpublished": paper.get("venue", ""),
-        "year": _year(key),
+        "title": paper.title,
+        "author": " and ".join(name.strip() for name in paper.authors.split(",")),
+        "howpublished": paper.venue,
+        "year": paper.year,
     }
     lines = ",\n".join(f"  {name} = {{{value}}}" for name, value in fields.items() if value)
-    return f"@misc{{{key},\n{lines}\n}}"
+    return f"@misc{{{paper.key},\n{lines}\n}}"

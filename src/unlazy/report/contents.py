@@ -1,4 +1,4 @@
-"""What goes into a report: panels, runs that belong to no panel, and what theorems said, gathered from stored files."""
+"""The contents of a report: panels, runs that belong to no panel, and verdicts of theorems, read from stored files."""
 
 from __future__ import annotations
 
@@ -14,28 +14,55 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy._files import recipe_table
 from unlazy.lab import kept, read_run
-from unlazy.report.record import Record, digest, read_record, records
+from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
+from unlazy.report.record import Record, digest, read_record, records, seed_spans
 
 
 @dataclass
 class Contents:
-    """Records of panels, runs beside them by file, and findings of theorems by digest."""
+    """What a report shows.
+
+    Parameters
+    ----------
+    records
+        Records of panels.
+    runs
+        Runs that belong to no panel, by file.
+    files
+        Files of stored runs by digest; those of panels are read only when they are needed.
+    findings
+        Findings of theorems, by the digest of the run.
+    diagnoses
+        Diagnoses, coordinate checks and searches of learning rates.
+    """
 
     records: list[Record] = field(default_factory=list)
     runs: dict[Path, xr.Dataset] = field(default_factory=dict)
-    files: dict[str, Path] = field(default_factory=dict)  # stored runs by digest; those of panels are read when needed
+    files: dict[str, Path] = field(default_factory=dict)
     findings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    diagnoses: list[Diagnosed] = field(default_factory=list)
 
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
-        """Read the stored runs of a panel, as far as they are at hand, by label."""
+        """Read the stored runs of a panel, as far as they are available, by label.
+
+        Parameters
+        ----------
+        record
+            The record of the panel.
+        """
         found = {label: self.files.get(name) for label, name in record.digests.items()}
         return {label: read_run(path) for label, path in found.items() if path is not None}
 
 
 def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> Contents:
-    """Look for panels, runs and what theorems said, in folders of results or in single files of them.
+    """Collect panels, runs and verdicts of theorems for a report.
 
-    With ``only``, no more than the panels of these keys and scales.
+    Parameters
+    ----------
+    paths
+        Folders of results, or single runs (.nc) and records (.json).
+    only
+        If given, include only the panels with these keys and scales, and no other runs.
     """
     contents, alone = Contents(), []
     for path in paths:
@@ -46,6 +73,9 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
+            contents.diagnoses += [read_diagnosis(one) for one in sorted((path / "diagnoses").glob("*.json"))]
+        elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
+            contents.diagnoses.append(read_diagnosis(path))
         elif path.suffix == ".json" and path.is_file():
             contents.records.append(read_record(path))
         elif path.suffix == ".nc" and path.is_file():
@@ -56,12 +86,12 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             )
     if only is not None:
         contents.records = [record for record in contents.records if (record.panel, record.scale) in only]
-        alone = []
+        contents.diagnoses = alone = []
     of_panels = {name for record in contents.records for name in record.digests.values()}
     for path in dict.fromkeys(alone):
         if path.stem.rpartition("-")[2] not in of_panels:
             contents.runs[path] = read_run(path)
-    if not contents.records and not contents.runs:
+    if not contents.records and not contents.runs and not contents.diagnoses:
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
     contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))
@@ -87,22 +117,13 @@ def toml(recipe: str) -> str:
 
 
 def _given(value: Any) -> Any:
-    """Leave out entries that are None, which TOML cannot hold."""
+    """Remove entries that are None, which TOML cannot represent."""
     if isinstance(value, dict):
         return {name: _given(one) for name, one in value.items() if one is not None}
     return [_given(one) for one in value] if isinstance(value, list) else value
 
 
 def seeds(recipes: Iterable[str]) -> str:
-    """Say which seeds were run, in a few words."""
-    spans = set()
-    for recipe in recipes:
-        table = recipe_table(recipe)
-        if not table:
-            continue
-        try:
-            first, count = int(table.get("seed", 0)), int(table.get("seeds", 1))
-        except (ValueError, TypeError):
-            continue
-        spans.add((first, first + count - 1))
-    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in sorted(spans))
+    """Describe in a few words which seeds were run."""
+    spans = [(span[0], span[-1]) for span in seed_spans(recipes) if span]
+    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in spans)

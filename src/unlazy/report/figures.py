@@ -6,6 +6,7 @@ import csv
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
 
 Format = Literal["svg", "pdf", "csv"]
 _HEAD = ("plot", "title", "x_label", "y_label", "curve", "x", "y", "error", "value")
-Row = tuple[str, Any, Any, Any, Any]  # curve, x, y, error, value
 
 
 def own_runs(given: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Separate stored runs (files, or all in a folder) from other names, which are those of panels or papers."""
-    files: list[Path] = []
-    names: list[str] = []
+    files, names = [], []
     for name in given:
         path = Path(name)
         if path.is_dir():
@@ -44,13 +43,23 @@ def own_runs(given: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def draw(panel: Panel, results: Results, style: Style = "screen") -> Figure:
-    """Draw a panel for the screen or for a paper."""
+    """Draw a panel for the screen or for a paper.
+
+    Parameters
+    ----------
+    panel
+        The panel.
+    results
+        Its results by label, as `run_panel` returns them.
+    style
+        ``"screen"`` or ``"paper"``.
+    """
     with styled(style):
         return fit(panel.draw(results))
 
 
 def encode(figure: Figure, form: Format, title: str, style: Style = "screen") -> bytes:
-    """Give a figure as a file; the same figure gives the same bytes."""
+    """Return a figure as the bytes of a file; the same figure gives the same bytes."""
     if form == "csv":
         return table(figure).encode()
     buffer = io.BytesIO()
@@ -67,7 +76,26 @@ def encode(figure: Figure, form: Format, title: str, style: Style = "screen") ->
 
 
 def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
-    """Write a figure as ``base``.svg, .pdf and .csv, whichever are asked for, and give the files."""
+    """Write a figure to files.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    title
+        Its title, for the metadata of the files.
+    base
+        Path of the files without their suffix.
+    formats
+        Any of "svg", "pdf" and "csv"; the last contains the numbers that are drawn.
+    style
+        The style in which it was drawn, ``"screen"`` or ``"paper"``.
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
     written = []
     with writing(f"The figure '{title}'", base.parent, "choose another --to"):
         base.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +111,7 @@ def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], st
 
 
 def describe(figure: Figure) -> str:
-    """Say what a figure has: for each plot its axes, whether they are logarithmic, and its curves."""
+    """Describe a figure in words: for each plot its axes, whether they are logarithmic, and its curves."""
     plots = [_plot(axes) for axes in _plots(figure)]
     if len(plots) == 1:
         return f"A plot of {plots[0]}."
@@ -91,18 +119,15 @@ def describe(figure: Figure) -> str:
 
 
 def _plots(figure: Figure) -> list[Axes]:
-    """Give the axes that hold data: no colour bars, and no gaps in a grid."""
+    """Return the axes that contain data: no colour bars, and no gaps in a grid."""
     return [axes for axes in figure.axes if axes.get_visible() and axes.get_label() != "<colorbar>"]
 
 
 def _plot(axes: Axes) -> str:
     title, x, y = map(plain, (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()))
     what = ": ".join(filter(None, (title, y))) or "values"
-    logarithmic = [
-        name
-        for name, scale in (("horizontal", axes.get_xscale()), ("vertical", axes.get_yscale()))
-        if scale in ("log", "symlog")
-    ]
+    scales = {"horizontal": axes.get_xscale(), "vertical": axes.get_yscale()}
+    logarithmic = [name for name, scale in scales.items() if scale in ("log", "symlog")]
     scale = f" ({' and '.join(logarithmic)} axis logarithmic)" if logarithmic else ""
     names = [plain(name) for name in axes.get_legend_handles_labels()[1]]
     curves = f"; {', '.join(names)}" if names else ""
@@ -113,7 +138,7 @@ def _plot(axes: Axes) -> str:
 
 
 def table(figure: Figure) -> str:
-    """Give all that is drawn as CSV: one row for each point of each curve, or for each cell of a picture.
+    """Return all that is drawn as CSV: one row for each point of each curve, or for each cell of a picture.
 
     ``error`` is half the length of an error bar, ``value`` what a picture shows at column x and row y.
     """
@@ -123,49 +148,37 @@ def table(figure: Figure) -> str:
     for index, axes in enumerate(_plots(figure), 1):
         texts = (axes.get_title() or figure.get_suptitle(), axes.get_xlabel(), axes.get_ylabel())
         place = (index, *map(plain, texts))
-        writer.writerows((*place, *row) for row in _rows(axes))
+        writer.writerows((*place, _name(artist.get_label()), *numbers) for artist, *numbers in _rows(axes))
     return buffer.getvalue()
 
 
-def _rows(axes: Axes) -> Iterator[Row]:
+def _rows(axes: Axes) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
+    """Yield (artist, x, y, error, value) for each point and cell; what does not apply is an empty string."""
     from matplotlib.container import ErrorbarContainer
 
     bars = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
     parts = {id(part) for bar in bars for part in (bar[0], *bar[1]) if part is not None}
     for bar in bars:
         if bar[0] is not None:
-            x, y = (np.asarray(values, float) for values in bar[0].get_data())
-            halves = (
-                [np.ptp(np.asarray(one)[:, 1]) / 2 for one in bar[2][0].get_segments()] if bar[2] else [""] * len(x)
-            )
-            yield from zip([_name(bar.get_label())] * len(x), x, y, halves, [""] * len(x), strict=True)
+            halves = [np.ptp(np.asarray(one)[:, 1]) / 2 for one in bar[2][0].get_segments()] if bar[2] else repeat("")
+            yield from ((bar, *point, half, "") for point, half in zip(bar[0].get_xydata(), halves, strict=False))
     for line in axes.get_lines():
         if id(line) not in parts and line.get_transform().contains_branch(axes.transData):
-            x, y = (np.asarray(values, float) for values in line.get_data())
-            yield from ((_name(line.get_label()), *pair, "", "") for pair in zip(x, y, strict=True))
-    for dots in axes.collections:
-        offsets = np.ma.getdata(dots.get_offsets())
-        if type(dots).__name__ == "PathCollection":
-            yield from ((_name(dots.get_label()), float(x), float(y), "", "") for x, y in offsets)
-        elif type(dots).__name__ == "QuadMesh":
-            cells = np.ma.filled(cast(Any, dots.get_array()), np.nan)
-            yield from _cells(_name(dots.get_label()), np.atleast_2d(cells))
-    for picture in axes.images:
-        shown = np.ma.filled(cast(Any, picture.get_array()), np.nan)
-        if shown.ndim == 2:
-            yield from _cells(_name(picture.get_label()), shown)
+            yield from ((line, *point, "", "") for point in cast(Any, line.get_xydata()))
+    for artist in (*axes.collections, *axes.images):
+        if type(artist).__name__ == "PathCollection":
+            yield from ((artist, *point, "", "") for point in np.ma.getdata(cast(Any, artist).get_offsets()))
+        elif type(artist).__name__ == "QuadMesh" or artist in axes.images:
+            cells = np.atleast_2d(np.ma.filled(cast(Any, artist.get_array()), np.nan))
+            if cells.ndim == 2:
+                yield from ((artist, column, row, "", float(one)) for (row, column), one in np.ndenumerate(cells))
     for patch in axes.patches:
         if type(patch).__name__ == "Rectangle":
             box = cast(Any, patch)
-            yield _name(patch.get_label()), box.get_x() + box.get_width() / 2, box.get_y() + box.get_height(), "", ""
-
-
-def _cells(name: str, cells: np.ndarray) -> Iterator[Row]:
-    for (row, column), value in np.ndenumerate(cells):
-        yield name, column, row, "", float(value)
+            yield patch, box.get_x() + box.get_width() / 2, box.get_y() + box.get_height(), "", ""
 
 
 def _name(label: object) -> str:
-    """A curve's own name; Matplotlib gives the nameless names that begin with an underscore, and so do we to seeds."""
+    """Return the name of a curve, without the underscore of single seeds; empty if Matplotlib made the name."""
     text = plain(str(label))
     return "" if text.startswith(("_child", "_nolegend")) else text.removeprefix("_")

@@ -1,8 +1,8 @@
-"""Films: what probes saw, frame by frame, where time is the point. A slider on the page moves through them.
+"""Films: what probes observed, frame by frame, with a slider on the page that moves through time.
 
-Which probes are filmed is a table here: features h_i at two inputs, cosines between the weights of a condensing layer,
-channel functions, f along rays, and the neurons of a block or of the second layer. The last frame is drawn into the
-page; the others wait in it as short strings, which its script draws when the slider asks for them.
+A table below says which probes are filmed: features h_i at two inputs, cosines between the weights of a condensing
+layer, channel functions, f along rays, and the neurons of a block or of the second layer. The last frame is drawn into
+the page; the others are stored in it as short strings, which its script draws when the slider is moved.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,18 +18,20 @@ import numpy as np
 import xarray as xr
 
 from unlazy._files import recipe_table
+from unlazy.figures.style import evenly
 
+Ticks = list[tuple[float, str]]  # position in pixels, and label
 WIDTH, HEIGHT = 240, 200  # of the drawing, in pixels
-_UNIT = 10  # coordinates are kept in tenths of a pixel
+_UNIT = 10  # coordinates are stored in tenths of a pixel
 _MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 64  # the palette has seven colours; more dots hide each other
 _FEW_DOTS = 60
 _MOST_FILMS = 6  # under one slider
-_LEVELS = 32  # of a cosine: more are not told apart, and a picture of random ones would weigh five times as much
+_LEVELS = 32  # of a cosine: more look the same, and a picture of random ones would be five times as large
 
 
 @dataclass(frozen=True)
 class Track:
-    """One thing that moves: a path of dots or a line, or a picture."""
+    """One moving part of a film: dots, a line, or a picture."""
 
     kind: str  # "dots", "line" or "picture"
     colour: int
@@ -40,13 +42,13 @@ class Track:
 
 @dataclass(frozen=True)
 class Film:
-    """What one run shows: axes that stay, and tracks that move."""
+    """The film of one run: fixed axes and moving tracks."""
 
     title: str
     x_label: str
     y_label: str
-    x_ticks: list[tuple[float, str]]
-    y_ticks: list[tuple[float, str]]
+    x_ticks: Ticks
+    y_ticks: Ticks
     tracks: list[Track]
 
 
@@ -60,47 +62,40 @@ class Reel:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the page's script needs."""
+        """The data that the page's script needs."""
         tracks = [{"kind": track.kind, "frames": track.frames} for film in self.films for track in film.tracks]
         return {"times": [f"{t:g}" for t in self.times], "tracks": tracks}
 
 
 def reels(runs: Mapping[str, xr.Dataset], frames: int) -> list[Reel]:
-    """Film all that can be filmed of these runs (by label): of several widths the widest, and of seeds the first."""
-    if frames < 2:
-        return []
+    """Make all films of these runs (by label): of several widths the largest, and of several seeds the first."""
     found: dict[tuple[str, tuple[float, ...]], list[Film]] = {}
     for label, run in _widest(runs).items():
         times = run["time"].values
-        shown = np.unique(np.linspace(0, len(times) - 1, min(frames, len(times))).round().astype(int))
-        if len(shown) < 2:
-            continue
-        for kind, name, options in _probes(run):
-            if kind in _FILMS:
-                what, make = _FILMS[kind]
-                for film in make(run, name, options, shown, label):
-                    found.setdefault((what, tuple(times[shown])), []).append(film)
-    kinds = list(dict.fromkeys(what for what, _ in found))  # of one kind together, whatever the runs' times
+        shown = evenly(len(times), frames)
+        for kind, name, options in _probes(run) if len(shown) > 1 else ():
+            what, make = _FILMS[kind]
+            for film in make(run, name, options, shown, label):
+                found.setdefault((what, tuple(times[shown])), []).append(film)
+    kinds = list(dict.fromkeys(what for what, _ in found))  # films of one kind together, whatever the runs' times
     together = sorted(found.items(), key=lambda one: kinds.index(one[0][0]))
     return [Reel(what, list(times), films[:_MOST_FILMS]) for (what, times), films in together]
 
 
 def _probes(run: xr.Dataset) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Kind, name in the result, and options of every probe of a stored run that looked more than once."""
+    """Yield kind, name in the result, and options of every probe of a stored run that can be filmed."""
     for section in recipe_table(run.attrs.get("recipe")).get("probes", []):
         options = {"kind": section} if isinstance(section, str) else dict(section)
-        if options.get("when", "always") == "always" and isinstance(options.get("kind"), str):
+        if options.get("when", "always") == "always" and str(options.get("kind")) in _FILMS:
             yield options["kind"], options.get("as", options["kind"]), options
 
 
 def _widest(runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
-    """Of runs that differ in nothing but widths, keep the one with most neurons."""
+    """Of runs that differ in nothing but widths, choose the one with most neurons."""
     best: dict[str, tuple[float, str]] = {}
     for label, run in runs.items():
-        recipe = recipe_table(run.attrs.get("recipe"))
-        network = recipe.get("network")
-        width = _strip(network) if isinstance(network, dict) else 0.0
-        recipe.pop("name", None)
+        recipe = recipe_table(run.attrs.get("recipe")) | {"name": ""}
+        width = _strip(recipe.get("network"))
         same = json.dumps(recipe, sort_keys=True)
         if width >= best.get(same, (-1.0, ""))[0]:
             best[same] = (width, label)
@@ -108,15 +103,15 @@ def _widest(runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     return {label: run for label, run in runs.items() if label in chosen}
 
 
-def _strip(network: dict[str, Any]) -> float:
-    """Take the widths out of a network's options and add them up."""
+def _strip(network: Any) -> float:
+    """Remove the widths from a network's options, if it has any, and return their sum."""
     total = 0.0
-    for name, value in list(network.items()):
+    for name, value in list(network.items()) if isinstance(network, dict) else ():
         if name in ("width", "widths"):
             sizes = value if isinstance(value, list) else [value]
             total += sum(float(size) for size in sizes if str(size).replace(".", "").isdigit())
             del network[name]
-        elif isinstance(value, dict):
+        else:
             total += _strip(value)
     return total
 
@@ -128,53 +123,40 @@ def _features(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.nda
     for variable in map(str, run.data_vars):
         if variable.startswith(f"{name}.") and variable.endswith(".train"):
             x, y = (run[one].values[0, shown, :_MOST_DOTS] for one in (variable, variable[: -len("train")] + "test"))
-            yield _dots(label, "h_i(x₁), x₁ in the training set", "h_i(x₂), x₂ in the test set", x, y)
+            yield _film("dots", label, "h_i(x₁), x₁ in the training set", "h_i(x₂), x₂ in the test set", x, {1: y})
 
 
 def _neurons(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
-    for variable in _of(run, name, 4):
-        rows = run[variable].values[0, shown, :_MOST_DOTS]
+    for title, rows in _matrices(run, name, shown, label):
         if rows.shape[-1] >= 2:
-            block = variable.rpartition(".")[2]
-            title = f"{label}, {block}"
-            yield _dots(title, "first trained entry of a neuron", "second", rows[..., 0], rows[..., 1])
+            x, y = rows[:, :_MOST_DOTS, 0], rows[:, :_MOST_DOTS, 1]
+            yield _film("dots", title, "first trained entry of a neuron", "second", x, {1: y})
 
 
 def _second_layer(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
     rows = run[f"{name}.neurons"].values[0, shown, :_MOST_DOTS]
-    yield _dots(label, "w₂ of a neuron", "b₂", rows[..., 0], rows[..., 1])
+    yield _film("dots", label, "w₂ of a neuron", "b₂", rows[..., 0], {1: rows[..., 1]})
 
 
 def _profile(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
     radius, mean, limit = (run[f"{name}.{one}"].values[0, shown] for one in ("radius", "mean", "limit"))
-    x, y = _Scale(radius, WIDTH), _Scale(np.stack([mean, limit]), HEIGHT, flip=True)
-    tracks = []
-    for colour, values in ((1, mean), (2, limit)):
-        frames = [_packed(x(a), y(b)) for a, b in zip(radius, values, strict=True)]
-        tracks.append(Track("line", colour, frames, _path("line", x(radius[-1]), y(values[-1]))))
-    yield Film(f"{label}: f blue, f̃ orange", "|x|", "", x.ticks, y.ticks, tracks)
+    yield _film("line", f"{label}: f blue, f̃ orange", "|x|", "", radius, {1: mean, 2: limit})
 
 
 def _cosines(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
-    for variable in _of(run, name, 4):
-        matrices = run[variable].values[0, shown]
-        kept = _some(matrices.shape[-1])
-        yield _heat(f"{label}, {variable.rpartition('.')[2]}", matrices.shape[-1], matrices[:, kept][:, :, kept])
+    for title, matrices in _matrices(run, name, shown, label):
+        chosen = evenly(matrices.shape[-1], _MOST_CELLS)
+        yield _heat(title, matrices.shape[-1], matrices[:, chosen][:, :, chosen])
 
 
 def _weights(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
-    """Cosines between the vectors that a probe kept, in the order of their part along the main direction at the end."""
-    for variable in _of(run, name, 4):
-        vectors = np.nan_to_num(run[variable].values[0, shown])
+    """Show cosines between observed vectors, ordered by their component along the main direction at the end."""
+    for title, observed in _matrices(run, name, shown, label):
+        vectors = np.nan_to_num(observed)
         unit = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.finfo(float).tiny)
         order = np.argsort(np.linalg.svd(unit[-1], full_matrices=False)[0][:, 0])
-        some = unit[:, order[_some(len(order))]]
-        yield _heat(f"{label}, {variable.rpartition('.')[2]}", len(order), some @ np.swapaxes(some, 1, 2))
-
-
-def _some(count: int) -> np.ndarray:
-    """As many indices as a picture can show, evenly spread."""
-    return np.unique(np.linspace(0, count - 1, min(count, _MOST_CELLS)).round().astype(int))
+        some = unit[:, order[evenly(len(order), _MOST_CELLS)]]
+        yield _heat(title, len(order), some @ np.swapaxes(some, 1, 2))
 
 
 def _heat(title: str, count: int, matrices: np.ndarray) -> Film:
@@ -185,25 +167,20 @@ def _heat(title: str, count: int, matrices: np.ndarray) -> Film:
 
 
 def _functions(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndarray, label: str) -> Iterable[Film]:
-    for variable in _of(run, name, 4):
-        values = run[variable].values[0, shown]  # (frames, points, channels)
+    for title, values in _matrices(run, name, shown, label):  # (frames, points, channels)
         line = np.linspace(float(options.get("low", -1.0)), float(options.get("high", 1.0)), values.shape[1])
-        thin = np.unique(np.linspace(0, len(line) - 1, min(len(line), 101)).round().astype(int))
-        channels = values[:, thin, :_MOST_LINES]
-        x, y = _Scale(line, WIDTH), _Scale(channels, HEIGHT, flip=True)
-        tracks = []
-        for k in range(channels.shape[2]):
-            frames = [_packed(x(line[thin]), y(one[:, k])) for one in channels]
-            tracks.append(Track("line", k, frames, _path("line", x(line[thin]), y(channels[-1, :, k]))))
-        more = f" (the first {_MOST_LINES} of {values.shape[2]})" if values.shape[2] > _MOST_LINES else ""
-        title = f"{label}, {variable.rpartition('.')[2]}{more}"
-        yield Film(title, "x", "", x.ticks, y.ticks, tracks)
+        thin, count = evenly(len(line), 101), values.shape[2]
+        x = np.broadcast_to(line[thin], (len(values), len(thin)))
+        more = f" (the first {_MOST_LINES} of {count})" if count > _MOST_LINES else ""
+        channels = {k: values[:, thin, k] for k in range(min(count, _MOST_LINES))}
+        yield _film("line", title + more, "x", "", x, channels)
 
 
-def _of(run: xr.Dataset, name: str, axes: int) -> list[str]:
-    """Variables of a probe with so many axes."""
-    names = [str(one) for one in run.data_vars if str(one) == name or str(one).startswith(f"{name}.")]
-    return [one for one in names if run[one].ndim == axes and run[one].dims[:2] == ("seed", "time")]
+def _matrices(run: xr.Dataset, name: str, shown: np.ndarray, label: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield a title and the values of the first seed for every variable of a probe that is a matrix at each time."""
+    for one in map(str, run.data_vars):
+        if f"{one}.".startswith(f"{name}.") and run[one].ndim == 4 and run[one].dims[:2] == ("seed", "time"):
+            yield f"{label}, {one.rpartition('.')[2]}", run[one].values[0, shown]
 
 
 _FILMS: dict[str, tuple[str, Callable[..., Iterable[Film]]]] = {
@@ -222,50 +199,48 @@ _FILMS: dict[str, tuple[str, Callable[..., Iterable[Film]]]] = {
 # ---------------------------------------------------------------- how it is drawn
 
 
-class _Scale:
-    """Maps values to pixels, the same in all frames, so that what moves on the page has moved."""
+def _axis(values: np.ndarray, size: int, flip: bool = False) -> tuple[Callable[[Any], np.ndarray], Ticks]:
+    """Return a function that maps values to pixels, in the same way in all frames, and the ticks of the axis."""
+    from matplotlib.ticker import MaxNLocator
 
-    def __init__(self, values: np.ndarray, size: int, flip: bool = False) -> None:
-        finite = np.asarray(values, float)[np.isfinite(values)]
-        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
-        room = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
-        self.low, self.high, self.size, self.flip = low - room, high + room, size, flip
+    finite = np.asarray(values, float)[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    room = 0.04 * (high - low) or max(abs(high), 1.0) * 0.5
+    low, high = low - room, high + room
 
-    def __call__(self, values: np.ndarray) -> np.ndarray:
-        share = (np.asarray(values, float) - self.low) / (self.high - self.low)
-        return self.size * (1 - share if self.flip else share)
+    def pixels(values: Any) -> np.ndarray:
+        share = (np.asarray(values, float) - low) / (high - low)
+        return size * (1 - share if flip else share)
 
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        from matplotlib.ticker import MaxNLocator
-
-        inside = [tick for tick in MaxNLocator(4).tick_values(self.low, self.high) if self.low <= tick <= self.high]
-        return [(round(float(self(np.asarray(tick))), 1), f"{tick + 0.0:.3g}") for tick in inside]
+    inside = [tick for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
+    return pixels, [(round(float(pixels(tick)), 1), f"{tick + 0.0:.3g}") for tick in inside]
 
 
-def _dots(title: str, x_label: str, y_label: str, x: np.ndarray, y: np.ndarray) -> Film:
-    across, up = _Scale(x, WIDTH), _Scale(y, HEIGHT, flip=True)
-    frames = [_packed(across(a), up(b)) for a, b in zip(x, y, strict=True)]
-    track = Track("dots", 1, frames, _path("dots", across(x[-1]), up(y[-1])), few=x.shape[1] <= _FEW_DOTS)
-    return Film(title, x_label, y_label, across.ticks, up.ticks, [track])
+def _film(kind: str, title: str, x_label: str, y_label: str, x: np.ndarray, curves: dict[int, np.ndarray]) -> Film:
+    """Draw lines or dots by colour; x and the values of every curve have the shape (frames, points)."""
+    across, x_ticks = _axis(x, WIDTH)
+    up, y_ticks = _axis(np.stack(list(curves.values())), HEIGHT, flip=True)
+    few = kind == "dots" and x.shape[1] <= _FEW_DOTS
+    tracks = []
+    for colour, y in curves.items():
+        frames = [_points(across(a), up(b)) for a, b in zip(x, y, strict=True)]
+        packed = [base64.b64encode(points.tobytes()).decode() for points in frames]
+        tracks.append(Track(kind, colour, packed, _path(kind, frames[-1]), few))
+    return Film(title, x_label, y_label, x_ticks, y_ticks, tracks)
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Points in tenths of a pixel, (count, 2); those that are not finite are left out."""
+    """Return points in tenths of a pixel, shape (count, 2), without those that are not finite."""
     points = np.stack([x, y], axis=-1)
     return np.clip(points[np.isfinite(points).all(axis=1)] * _UNIT, 0, 65535).round().astype("<u2")
 
 
-def _packed(x: np.ndarray, y: np.ndarray) -> str:
-    return base64.b64encode(_points(x, y).tobytes()).decode()
-
-
-def _path(kind: str, x: np.ndarray, y: np.ndarray) -> str:
-    """The path that the page's script would draw from the same points: a dot is a line of no length with round ends."""
-    points = [f"{a / _UNIT:g} {b / _UNIT:g}" for a, b in _points(x, y)]
+def _path(kind: str, points: np.ndarray) -> str:
+    """Return the path that the page's script draws from these points; a dot is a line of length 0 with round ends."""
+    pairs = [f"{a / _UNIT:g} {b / _UNIT:g}" for a, b in points]
     if kind == "dots":
-        return "".join(f"M{point}h0" for point in points)
-    return "M" + "L".join(points) if points else ""
+        return "".join(f"M{pair}h0" for pair in pairs)
+    return "M" + "L".join(pairs) if pairs else ""
 
 
 def _png(matrix: np.ndarray) -> str:

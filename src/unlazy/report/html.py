@@ -16,6 +16,7 @@ import msgspec
 
 from unlazy._errors import UserError
 from unlazy._files import atomic_write, writable, writing
+from unlazy.papers.outcomes import tally
 from unlazy.report.citations import source
 from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.films import HEIGHT, WIDTH, reels
@@ -29,14 +30,27 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def find_place(path: Path, option: str) -> None:
-    """Find out, before anything is computed, that a report cannot be written there."""
+    """Raise an error, before anything is computed, if a report cannot be written there."""
     if path.is_dir():
         raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
     writable(path.parent, "The report", option)
 
 
 def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
-    """Write the report; it appears whole or not at all."""
+    """Write a report as one HTML file, which appears complete or not at all.
+
+    Parameters
+    ----------
+    shown
+        What the report shows: the result of `gather`, or records of panels.
+    path
+        The file to write.
+
+    Returns
+    -------
+    Path
+        The same file.
+    """
     contents = shown if isinstance(shown, Contents) else Contents(records=list(shown))
     if path.is_dir():
         raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
@@ -56,7 +70,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
 
 
 def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) -> str:
-    """Give the report as text, with films of so many frames."""
+    """Return the report as text, with films of so many frames."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for index, record in enumerate(contents.records):
         papers.setdefault(record.paper, []).append(_panel(record, contents, index, frames))
@@ -65,10 +79,15 @@ def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) ->
         "report.html",
         "report.js",
         papers={source(key): members for key, members in papers.items()},
-        families=[(one, _figures(one), one.reels(frames)) for one in own],
+        families=[(one, _figures(one), reels(one.runs, frames)) for one in own],
+        diagnoses=[
+            (f"d{index}", one, _figure(one.figure, f"d{index}", f"{one.title}: {one.answer}. {one.reason}"))
+            for index, one in enumerate(contents.diagnoses)
+        ],
         panels=len(articles),
         runs=len(contents.runs),
-        held=sum(article["held"] for article in articles),
+        tally=tally(claim.outcome for article in articles for claim in article["claims"]),
+        fails=any(article["fails"] for article in articles),
         total=sum(len(article["claims"]) for article in articles),
         seconds=sum(article["seconds"] for article in articles) + sum(one.seconds for one in own),
         width=WIDTH,
@@ -77,7 +96,7 @@ def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) ->
 
 
 def render(template: str, script: str, **words: Any) -> str:
-    """Fill a template in; the page it makes runs its own script and nothing else."""
+    """Fill in a template; the security policy of the page allows its own script only."""
     import jinja2
     from markupsafe import Markup
 
@@ -104,24 +123,26 @@ def duration(seconds: float) -> str:
 
 
 def _panel(record: Record, contents: Contents, index: int, frames: int) -> dict[str, Any]:
-    """Give what the page shows of one panel."""
+    """Return what the page shows of one panel."""
     return msgspec.structs.asdict(record) | {
         "anchor": f"p{index}",
         "key": f"{record.panel} at {record.scale} scale",
         "command": f"unlazy reproduce {record.panel} --scale {record.scale}",
-        "held": sum(claim.holds for claim in record.claims),
+        "tally": tally(claim.outcome for claim in record.claims),
+        "fails": record.fails,
         "verdicts": verdicts(contents, record.digests),
         "figure": _figure(record.figure, f"p{index}", f"{record.title}. {record.alt or record.settings}"),
         "reels": reels(contents.of_panel(record) if frames else {}, frames),
         "recipes": {label: toml(recipe) for label, recipe in record.recipes.items()},
         "seeds": seeds(record.recipes.values()),
+        "fewer_seeds": record.fewer_seeds,
     }
 
 
 def _figures(family: Family) -> list[Any]:
     drawn = enumerate(family.figures)
     shown = [_figure(svg, f"{family.anchor}-{index}", f"{family.title}. {words}") for index, (svg, words) in drawn]
-    return [one for one in shown if one is not None]
+    return list(filter(None, shown))
 
 
 def _figure(svg: str, prefix: str, words: str) -> Any:

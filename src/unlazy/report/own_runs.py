@@ -15,11 +15,10 @@ import xarray as xr
 
 from unlazy import figures
 from unlazy._files import recipe_table
-from unlazy.figures import Comparison, Group
+from unlazy.figures import Comparison
 from unlazy.lab.store import statuses
 from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.figures import describe, encode
-from unlazy.report.films import Reel, reels
 
 _PLOTS = 12  # in one figure
 _MOST_SETTINGS = 10  # columns of settings in the table
@@ -28,45 +27,19 @@ _MADE_BY = ("versions", "python", "commit", "device", "machine", "written", "met
 
 @dataclass(frozen=True)
 class Value:
-    """Last value of a scalar probe: mean over seeds and, for several seeds, smallest and largest."""
+    """Last value of a scalar probe: mean, smallest and largest over seeds, and what is shown of them."""
 
     mean: float | None
     low: float
     high: float
-    count: int
-
-    @property
-    def text(self) -> str:
-        """The mean in words."""
-        if self.count == 0:
-            return "none"
-        return "not finite" if self.mean is None else f"{self.mean:.4g}"
-
-    @property
-    def range(self) -> str:
-        """Smallest and largest, if there are several seeds."""
-        return f"{self.low:.4g} to {self.high:.4g}" if self.count > 1 and self.mean is not None else ""
-
-
-@dataclass(frozen=True)
-class Detail:
-    """One stored run: where it is, how it ended, and how to repeat it."""
-
-    file: str
-    name: str
-    seeds: str
-    status: str
-    seconds: float
-    recipe: str  # TOML; empty for a run that was made in Python
-    made_by: dict[str, str]
-    verdicts: list[dict[str, Any]]
+    text: str
+    range: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
     """Runs with the same settings in the table: the settings that differ from other rows, and last values."""
 
-    label: str
     settings: list[str]
     count: int  # seeds
     status: str
@@ -85,13 +58,13 @@ class Family:
     settings: list[str]
     probes: list[str]
     rows: list[Row]
-    details: list[Detail]
+    details: list[dict[str, Any]]  # of each run
     runs: dict[str, xr.Dataset]  # by label, for films
 
     @property
     def seconds(self) -> float:
         """Computing time of all runs."""
-        return sum(one.seconds for one in self.details)
+        return sum(one["seconds"] for one in self.details)
 
     @property
     def unfinished(self) -> bool:
@@ -103,13 +76,9 @@ class Family:
         """Whether any value is a mean over several seeds."""
         return any(value.range for row in self.rows for value in row.values)
 
-    def reels(self, frames: int) -> list[Reel]:
-        """Give what can be shown as films, with so many frames."""
-        return reels(self.runs, frames)
-
 
 def families(contents: Contents) -> list[Family]:
-    """Gather the runs of a report that belong to no panel into families, and draw each of them."""
+    """Group the runs of a report that belong to no panel into families, and draw each of them."""
     kinds: dict[str, list[Path]] = {}
     for path, run in contents.runs.items():
         kinds.setdefault(str(figures.settings(run).get("data", "")), []).append(path)
@@ -120,24 +89,31 @@ def _family(anchor: str, kind: str, paths: Sequence[Path], contents: Contents) -
     runs = [contents.runs[path] for path in paths]
     compared = figures.compare(runs)
     details = [_detail(path, run, contents) for path, run in zip(paths, runs, strict=True)]
-    one_name = len({one.name for one in details}) == 1
-    title = details[0].name if one_name else f"Runs on {kind}" if kind else "Runs made in Python"
+    names = {one["name"] for one in details}
+    title = names.pop() if len(names) == 1 else f"Runs on {kind}" if kind else "Runs made in Python"
+    columns = list(dict.fromkeys([*compared.factors, *compared.differing]))[:_MOST_SETTINGS]
+    rows = []
+    for group in compared.groups:
+        status = sorted({details[index]["status"] for index in group.members} - {"finished", ""})
+        values = [_value(group.last(name)) for name in compared.scalars]
+        settings = [group.settings[key] for key in columns]
+        rows.append(Row(settings, group.count, ", ".join(status) or "finished", values))
     return Family(
         anchor=anchor,
         title=title,
         summary=_summary(compared, details),
         caption=_caption(compared),
         figures=_drawn(compared, title),
-        settings=[figures.short(key) for key in _columns(compared)],
+        settings=[figures.short(key) for key in columns],
         probes=compared.scalars,
-        rows=[_row(compared, group, details) for group in compared.groups],
+        rows=rows,
         details=details,
         runs={_label(compared, index, details): run for index, run in enumerate(runs)},
     )
 
 
 def _drawn(compared: Comparison, title: str) -> list[tuple[str, str]]:
-    """Draw all variables, a limited number of plots in each figure, and give the figures as SVG and in words."""
+    """Draw all variables, a limited number of plots in each figure; return the figures as SVG and in words."""
     drawn, plots = [], figures.plots(compared, compared.names)
     abreast = max(1, len(compared.plots))
     most = max(1, _PLOTS // abreast) * abreast  # plots of a row stay together
@@ -148,63 +124,52 @@ def _drawn(compared: Comparison, title: str) -> list[tuple[str, str]]:
     return drawn
 
 
-def _label(compared: Comparison, index: int, details: Sequence[Detail]) -> str:
+def _label(compared: Comparison, index: int, details: Sequence[dict[str, Any]]) -> str:
     (group,) = (one for one in compared.groups if index in one.members)
-    return group.label if len(group.members) == 1 else f"{group.label}, {details[index].seeds or details[index].file}"
-
-
-def _row(compared: Comparison, group: Group, details: Sequence[Detail]) -> Row:
-    status = sorted({details[index].status for index in group.members} - {"finished", ""})
-    values = [_value(group.last(name)) for name in compared.scalars]
-    settings = [group.settings[key] for key in _columns(compared)]
-    return Row(group.label, settings, group.count, ", ".join(status) or "finished", values)
-
-
-def _columns(compared: Comparison) -> list[str]:
-    """Give the settings shown in the table: those that tell runs apart, then others that change with them."""
-    return [*compared.factors, *(key for key in compared.differing if key not in compared.factors)][:_MOST_SETTINGS]
+    own = details[index]["seeds"] or details[index]["file"]
+    return group.label if len(group.members) == 1 else f"{group.label}, {own}"
 
 
 def _value(ends: np.ndarray) -> Value:
     if not ends.size or not np.isfinite(ends).all():
-        return Value(None, np.nan, np.nan, ends.size)
-    return Value(float(ends.mean()), float(ends.min()), float(ends.max()), ends.size)
+        return Value(None, np.nan, np.nan, "not finite" if ends.size else "none")
+    mean, low, high = float(ends.mean()), float(ends.min()), float(ends.max())
+    return Value(mean, low, high, f"{mean:.4g}", f"{low:.4g} to {high:.4g}" if ends.size > 1 else "")
 
 
-def _detail(path: Path, run: xr.Dataset, contents: Contents) -> Detail:
+def _detail(path: Path, run: xr.Dataset, contents: Contents) -> dict[str, Any]:
+    """Return what the page shows of one stored run: where it is, how it ended, and how to repeat it."""
     attributes = run.attrs
     recipe = str(attributes.get("recipe") or "")
-    return Detail(
-        file=path.name,
-        name=str(attributes.get("name") or path.stem),
-        seeds=seeds([recipe]),
-        status=", ".join(sorted(set(statuses(run)))),
-        seconds=float(attributes.get("seconds", 0.0)),
-        recipe=toml(recipe) if recipe_table(recipe) else "",
-        made_by={one: str(attributes[one]) for one in _MADE_BY if one in attributes},
-        verdicts=verdicts(contents, {"": str(attributes.get("digest", ""))}),
-    )
+    return {
+        "file": path.name,
+        "name": str(attributes.get("name") or path.stem),
+        "seeds": seeds([recipe]),
+        "status": ", ".join(sorted(set(statuses(run)))),
+        "seconds": float(attributes.get("seconds", 0.0)),
+        "recipe": toml(recipe) if recipe_table(recipe) else "",  # empty for a run that was made in Python
+        "made_by": {one: str(attributes[one]) for one in _MADE_BY if one in attributes},
+        "verdicts": verdicts(contents, {"": str(attributes.get("digest", ""))}),
+    }
 
 
 def verdicts(contents: Contents, digests: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Give the verdicts of theorems on the runs of these digests: failures first, those that do not apply last."""
+    """Return the verdicts of theorems on the runs of these digests: failures first, those that do not apply last."""
     rank = {"FAILS": 0, "HOLDS": 1, "VACUOUS": 2, "SILENT": 3}
-    found = [
-        {"run": label, **finding} for label, name in digests.items() for finding in contents.findings.get(name, [])
-    ]
+    found = [{"run": label, **one} for label, name in digests.items() for one in contents.findings.get(name, [])]
     return sorted(found, key=lambda one: (rank.get(one["verdict"], 4), one["theorem"], one["run"], one["seed"]))
 
 
 # ---------------------------------------------------------------- sentences
 
 
-def _summary(compared: Comparison, details: Sequence[Detail]) -> str:
+def _summary(compared: Comparison, details: Sequence[dict[str, Any]]) -> str:
     times = sorted({run.sizes.get("time", 0) for run in compared.runs})
     count = sum(group.count for group in compared.groups)
-    many = _count(times[0], "time") if len(times) == 1 else f"{times[0]} to {times[-1]} times"
-    sizes = f"{_count(count, 'seed')}, {many}"
+    span = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    sizes = f"{count} seed{'' if count == 1 else 's'}, {span} time{'' if times == [1] else 's'}"
     if len(details) == 1:
-        return f"{sizes}; {details[0].status or 'status unknown'}."
+        return f"{sizes}; {details[0]['status'] or 'status unknown'}."
     words = [f"{len(details)} runs, {sizes}."]
     named = {key: values for key, values in compared.factors.items() if key != "run"}
     if named:
@@ -218,10 +183,6 @@ def _summary(compared: Comparison, details: Sequence[Detail]) -> str:
 def _values(values: Sequence[str]) -> str:
     shown = [one if len(one) <= 24 else f"{one[:23]}…" for one in values]
     return ", ".join(shown) if len(shown) <= 6 else f"{', '.join(shown[:3])}, … {shown[-1]}; {len(shown)} values"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _caption(compared: Comparison) -> str:

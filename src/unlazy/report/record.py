@@ -1,74 +1,169 @@
-"""What is kept of a reproduced panel: its claims, figure and provenance, as a small JSON file and an SVG beside it."""
+"""Records of reproduced panels: claims, figure and provenance, as a small JSON file and an SVG file beside it."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, writing
+from unlazy._files import atomic_write, recipe_table, writing
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
-from unlazy.papers import Claim, Panel, Results, Scale, check_claims
+from unlazy.papers import Claim, Panel, Reference, Results, Scale, check_claims
+from unlazy.papers.outcomes import certain
 from unlazy.report.figures import describe, draw, encode
+
+EARLIER_RULES = "judged under earlier rules: a threshold on means or medians"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A panel that was run."""
+    """A panel that was run, with its claims and its figure.
+
+    Parameters
+    ----------
+    panel, title, caption
+        Key of the panel, its title and the caption of its figure.
+    scale, settings
+        The scale at which it was run, and the settings of that scale in words.
+    seconds
+        Computing time of its runs, when they were run.
+    claims
+        The claims, with what was measured.
+    recipes
+        The recipe of every run, as JSON, by label.
+    made_by
+        Versions, machine and method that made the runs.
+    alt
+        The figure in words; empty in older records.
+    references
+        Numbers of the authors beside ours; None in records of versions that had none.
+    seeds, usual_seeds
+        Number of different seeds that were run, and that of the panel at this scale; 0 where it is not known.
+    figure
+        The figure as SVG, which is stored in a file of its own.
+    """
 
     panel: str
     title: str
     scale: Scale
     settings: str
     caption: str
-    seconds: float  # what its runs took, when they were run
+    seconds: float
     claims: list[Claim]
-    recipes: dict[str, str]  # the recipe of every run, by label
+    recipes: dict[str, str]
     made_by: dict[str, str]
-    alt: str = ""  # the figure in words; older records have none
-    figure: str = ""  # SVG, kept in a file of its own
+    alt: str = ""
+    references: list[Reference] | None = None
+    seeds: int = 0
+    usual_seeds: int = 0
+    figure: str = ""
+
+    @property
+    def fewer_seeds(self) -> str:
+        """That fewer seeds were run than the panel has at this scale, in words; empty if that is not so."""
+        if not 0 < self.seeds < self.usual_seeds:
+            return ""
+        return f"run with {self.seeds} seed{'' if self.seeds == 1 else 's'}, fewer than the panel's {self.usual_seeds}"
 
     @property
     def paper(self) -> str:
-        """The paper's key."""
+        """Key of the paper."""
         return self.panel.partition("/")[0]
 
     @property
     def digests(self) -> dict[str, str]:
-        """What names the stored result of every run, by label."""
+        """The digest that is part of the file name of every stored run, by label."""
         return {label: digest(recipe) for label, recipe in self.recipes.items()}
 
     @property
-    def holds(self) -> bool:
-        """Whether every claim held."""
-        return all(claim.holds for claim in self.claims)
+    def fails(self) -> bool:
+        """Whether a claim does not hold."""
+        return any(claim.fails for claim in self.claims)
 
     def summary(self) -> dict[str, object]:
-        """Give what the command line prints as JSON."""
-        names = ("text", "paper", "measured", "holds")
-        claims = [{name: getattr(claim, name) for name in names} for claim in self.claims]
-        return {"panel": self.panel, "scale": self.scale, "seconds": round(self.seconds, 2), "claims": claims}
+        """Return what the command line prints as JSON."""
+        claims = [
+            {
+                "text": claim.text,
+                "paper": claim.paper,
+                "measured": claim.measured,
+                "outcome": claim.outcome.value,
+                "test": claim.judgement.test,
+                "agree": claim.judgement.agree,
+                "seeds": claim.judgement.seeds,
+                "weaker": claim.weaker,
+                "hindsight": claim.hindsight,
+            }
+            for claim in self.claims
+        ]
+        return {
+            "panel": self.panel,
+            "scale": self.scale,
+            "seconds": round(self.seconds, 2),
+            "seeds": self.seeds,
+            "usual_seeds": self.usual_seeds,
+            "claims": claims,
+            "references": [one.summary() for one in self.references or ()],
+        }
 
 
 def digest(recipe: str) -> str:
-    """Name a recipe that is written as the store writes it."""
+    """Return the digest of a recipe that is written as the store writes it."""
     return hashlib.sha256(recipe.encode()).hexdigest()[:12]
 
 
+def seed_spans(recipes: Iterable[str]) -> list[range]:
+    """Return the different ranges of seeds of recipes that are written as JSON, in order."""
+    spans = set()
+    for table in filter(None, map(recipe_table, recipes)):
+        with contextlib.suppress(ValueError, TypeError):
+            first = int(table.get("seed", 0))
+            spans.add(range(first, first + int(table.get("seeds", 1))))
+    return sorted(spans, key=lambda span: (span.start, span.stop))
+
+
+def count_seeds(recipes: Iterable[str]) -> int:
+    """Return the number of different seeds of recipes that are written as JSON."""
+    return len({seed for span in seed_spans(recipes) for seed in span})
+
+
 def stem(panel: str, scale: Scale) -> str:
-    """How the files of a panel are called."""
+    """Return the name, without suffix, of the files of a panel.
+
+    Parameters
+    ----------
+    panel
+        Key of the panel.
+    scale
+        "quick" or "paper".
+    """
     return f"{panel.replace('/', '-')}-{scale}"
 
 
 def run_panel(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Results:
-    """Run all recipes of a panel, or take their results from the lab's store."""
+    """Run all recipes of a panel, or take their results from the lab's store.
+
+    Parameters
+    ----------
+    panel, scale, lab, seeds, workers
+        As for `reproduce`.
+
+    Returns
+    -------
+    dict of xarray.Dataset
+        The results by label.
+    """
     return lab.run_all(panel.recipes(scale, seeds), workers)
 
 
 def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Record:
-    """Run a panel, check its claims, draw it, and keep the record in the lab's folder.
+    """Run a panel, check its claims, draw it, and store the record in the lab's folder.
 
     Parameters
     ----------
@@ -77,15 +172,18 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
     scale
         "quick" or "paper".
     lab
-        Runs the recipes and keeps their results.
+        Runs the recipes and stores their results.
     seeds
-        Number of seeds, if not that of the scale.
+        Number of seeds; that of the scale if omitted.
     workers
         Number of processes that share the runs.
     """
     results = run_panel(panel, scale, lab, seeds, workers)
-    claims = check_claims(panel, results)  # first: it refuses runs that ended early, which cannot be drawn either
+    claims = check_claims(panel, results)  # first: it raises an error if a run ended early and cannot be drawn
+    compared = getattr(panel, "references", None)
     figure = draw(panel, results)
+    texts = {label: str(run.attrs["recipe"]) for label, run in results.items()}
+    count = count_seeds(texts.values())
     record = Record(
         panel=panel.key,
         title=panel.title,
@@ -94,9 +192,12 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
         caption=panel.caption,
         seconds=sum(float(run.attrs["seconds"]) for run in results.values()),
         claims=claims,
-        recipes={label: str(run.attrs["recipe"]) for label, run in results.items()},
+        recipes=texts,
         made_by=_made_by(results),
         alt=describe(figure),
+        references=[] if compared is None else compared(results),
+        seeds=count,
+        usual_seeds=count if seeds is None else count_seeds(one.json() for one in panel.recipes(scale).values()),
         figure=encode(figure, "svg", panel.title).decode(),
     )
     _write(record, lab.store.folder)
@@ -104,7 +205,7 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
 
 
 def _made_by(results: Results) -> dict[str, str]:
-    """Say what made the runs, which may have been stored long ago; of several, the first."""
+    """Return the provenance of the first run, which may have been stored long ago, and the methods of all runs."""
     attributes = next(iter(results.values())).attrs
     made_by = {name: str(attributes[name]) if name in attributes else value for name, value in provenance().items()}
     methods = sorted({str(run.attrs["method"]) for run in results.values() if run.attrs.get("method")})
@@ -115,33 +216,57 @@ def _write(record: Record, folder: Path) -> None:
     base = folder / "panels" / stem(record.panel, record.scale)
     with writing(f"The record of {record.panel}", base.parent, "choose another --out"):
         base.parent.mkdir(parents=True, exist_ok=True)
-        for suffix, content in (
-            (".svg", record.figure.encode()),
-            (".json", msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(record, figure="")))),
-        ):
+        text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(record, figure="")))
+        for suffix, content in ((".svg", record.figure.encode()), (".json", text)):
             with atomic_write(base.with_name(base.name + suffix)) as temporary:
                 temporary.write_bytes(content)
 
 
 def records(folder: Path) -> list[Record]:
-    """Read all records kept in ``folder``."""
+    """Read all records of panels in a folder of results.
+
+    Parameters
+    ----------
+    folder
+        The folder; the records are in its subfolder ``panels``.
+    """
     return [read_record(path) for path in sorted((folder / "panels").glob("*.json"))]
 
 
 def read_record(path: Path) -> Record:
     """Read one record, with the figure beside it."""
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        content = msgspec.json.decode(path.read_bytes())
+        record = msgspec.convert(_updated(content) if isinstance(content, dict) else content, Record)
         figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, TypeError, OSError) as error:
         raise UserError(
             f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
         ) from None
     return msgspec.structs.replace(record, figure=figure)
 
 
+def _updated(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of a record as it would be written now."""
+    for claim in content.get("claims", ()):
+        if "holds" in claim:  # written before there were four outcomes
+            claim["judged"] = msgspec.to_builtins(certain(claim.pop("holds"), EARLIER_RULES))
+    if "seeds" not in content and isinstance(content.get("recipes"), dict):
+        content["seeds"] = content["usual_seeds"] = count_seeds(content["recipes"].values())
+        chosen = re.search(r"([0-9]+) seeds?\b.*\(run with seeds = [0-9]+\)", str(content.get("settings")))
+        if chosen:
+            content["usual_seeds"] = int(chosen[1])
+    return content
+
+
 def recipes(path: Path) -> dict[str, Recipe]:
-    """Give the recipes, by label, behind a stored run (.nc) or a panel's record (.json), or that of a file (.toml)."""
+    """Return the recipes, by label, from which results were made.
+
+    Parameters
+    ----------
+    path
+        A stored run (.nc), the record of a panel (.json), or a recipe (.toml).
+    """
     if path.suffix == ".nc":
         made = read_run(path).attrs
         if "recipe" not in made:

@@ -1,7 +1,7 @@
-"""Figures inside a page: an SVG file becomes part of it, shorn of everything that could do more than be seen.
+"""Figures inside a page: an SVG file becomes part of it, without anything that could do more than be displayed.
 
-A record may come from anywhere, so its figure is read as XML and only what a drawing needs is written again: no
-scripts, no handlers, no styles for the rest of the page, nothing fetched. Ids become the figure's own, because
+A record may come from anywhere, so its figure is parsed as XML and only what a drawing needs is written again: no
+scripts, no event handlers, no styles for the rest of the page, nothing that is fetched. Ids get a prefix, because
 Matplotlib uses the same ones in every file and a page has one name space.
 """
 
@@ -13,18 +13,9 @@ from xml.etree import ElementTree
 _SHAPES = {"svg", "g", "defs", "path", "use", "clipPath", "rect", "circle", "ellipse", "line", "polyline", "polygon"}
 _ELEMENTS = _SHAPES | {"text", "tspan", "image", "linearGradient", "stop"}
 _PLACE = {"d", "transform", "x", "y", "width", "height", "viewBox", "points", "cx", "cy", "r", "rx", "ry", "offset"}
-_LOOKS = {
-    "fill",
-    "stroke",
-    "opacity",
-    "fill-opacity",
-    "stroke-width",
-    "stroke-opacity",
-    "stroke-dasharray",
-    "font-size",
-}
-_PLAIN = _PLACE | _LOOKS | {"x1", "y1", "x2", "y2", "text-anchor", "preserveAspectRatio", "clip-path", "style", "id"}
-_LINES = re.compile(r"\s*(?:L|\s)\s*")  # after M x y, pairs of numbers are lines without being told
+_LINE = {"stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "fill", "fill-opacity", "opacity", "font-size"}
+_PLAIN = _PLACE | _LINE | {"x1", "y1", "x2", "y2", "text-anchor", "preserveAspectRatio", "clip-path", "style", "id"}
+_LINES = re.compile(r"\s*(?:L|\s)\s*")  # after M x y, further pairs of numbers are lines
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _REFERENCE = re.compile(r"url\(\s*#([^)\s]+)\s*\)")
 _HERE = re.compile(r"#[\w.:-]+")
@@ -32,7 +23,7 @@ _PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 
 
 def harmless(svg: str, prefix: str, title: str) -> str | None:
-    """Give a figure for a page, called ``title`` for those who cannot see it; None if it is no drawing."""
+    """Return a figure for a page, with ``title`` for screen readers; None if it is not a valid drawing."""
     if "<!DOCTYPE" in svg or "<!ENTITY" in svg:
         return None
     try:
@@ -63,8 +54,7 @@ def _clean(element: ElementTree.Element, prefix: str) -> ElementTree.Element:
     kept = ElementTree.Element(_local(element.tag))
     kept.text, kept.tail = ((text if text and not text.isspace() else None) for text in (element.text, element.tail))
     for name, value in element.attrib.items():
-        safe = _attribute(_local(name), value, prefix)
-        if safe is not None:
+        if (safe := _attribute(_local(name), value, prefix)) is not None:
             kept.set(_local(name), safe)
     for child in element:
         if isinstance(child.tag, str) and _local(child.tag) in _ELEMENTS:  # comments have no name
@@ -73,7 +63,7 @@ def _clean(element: ElementTree.Element, prefix: str) -> ElementTree.Element:
 
 
 def _attribute(name: str, value: str, prefix: str) -> str | None:
-    """Give an attribute's value for the page, or None where it has no business there."""
+    """Return the value of an attribute for the page, or None if it is not allowed there."""
     if name == "href":
         if _HERE.fullmatch(value):
             return f"#{prefix}-{value[1:]}"
@@ -85,5 +75,5 @@ def _attribute(name: str, value: str, prefix: str) -> str | None:
     own = _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
     if "url(" in own.replace(f"url(#{prefix}-", "") or re.search(r"[\\@]|/\*|expression|image-set", own):
         return None  # it would fetch something, or hides what it does
-    own = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}", own)  # a hundredth of a point is nothing to the eye
+    own = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}", own)  # a hundredth of a point cannot be seen
     return _LINES.sub(" ", own).strip() if name == "d" and set(re.findall("[A-Za-z]", own)) <= {"M", "L", "z"} else own

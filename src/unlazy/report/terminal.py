@@ -20,6 +20,8 @@ from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, Recipe
 from unlazy.lab.runner import Told
 from unlazy.lab.store import statuses
+from unlazy.papers import Reference
+from unlazy.papers.outcomes import Outcome, tally
 from unlazy.report.contents import Contents
 from unlazy.report.record import Record
 from unlazy.theory import Verdict
@@ -27,6 +29,12 @@ from unlazy.theory import Verdict
 if TYPE_CHECKING:
     import xarray as xr
 
+_OUTCOMES = {
+    Outcome.HOLDS: "green",
+    Outcome.FAILS: "bold red",
+    Outcome.VACUOUS: "yellow",
+    Outcome.UNDECIDED: "yellow",
+}
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
@@ -41,73 +49,80 @@ def print_records(done: list[Record], as_json: bool) -> None:
     for record in done:
         head = f"{record.panel} at {record.scale} scale, {record.seconds:.0f} s"
         console.print(Text.assemble((head, "bold"), "  ", (record.title, "dim")))
+        if record.fewer_seeds:
+            console.print(Text(record.fewer_seeds, "yellow"))
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for claim in record.claims:
-            mark = Text("holds", style="green") if claim.holds else Text("does not hold", style="bold red")
-            table.add_row(mark, Text.assemble(claim.text, "\n", (f"measured: {claim.measured}", "dim")))
+            mark = Text(claim.outcome.value, style=_OUTCOMES[claim.outcome])
+            table.add_row(mark, Text.assemble(claim.text, "\n", (f"measured: {claim.measured}\n{claim.basis}", "dim")))
         console.print(table)
+        if record.references:
+            console.print()
+            columns = ["the authors' numbers", "ours", "theirs", "distance", "agreement", "source"]
+            print_table(columns, [_beside(one) for one in record.references])
         console.print()
     if len(done) > 1:
-        rows = [[record.panel, _counted(record), f"{record.seconds:.0f} s"] for record in done]
-        print_table(["panel", "claims that hold", "seconds"], rows)
-    held = sum(claim.holds for record in done for claim in record.claims)
-    print(f"{held} of {sum(len(record.claims) for record in done)} claims hold.")
+        rows = []
+        for record in done:
+            words = Text(_tally(record), "bold red" if record.fails else "")
+            rows.append([record.panel, words, f"{record.seconds:.0f} s"])
+        print_table(["panel", "claims", "seconds"], rows)
+    print(f"{_tally(*done)}.")
 
 
-def _counted(record: Record) -> Text:
-    held = sum(claim.holds for claim in record.claims)
-    return Text(f"{held} of {len(record.claims)}", style="green" if record.holds else "bold red")
+def _beside(one: Reference) -> list[str | Text]:
+    mark = Text(one.agreement, style=_OUTCOMES[one.outcome])
+    return [one.name, one.ours_in_words, one.authors_in_words, one.distance, mark, one.source]
+
+
+def _tally(*records: Record) -> str:
+    return tally(claim.outcome for record in records for claim in record.claims)
 
 
 def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> None:
     """Print the last values of runs, each with name and file; as JSON, an object for one run, a list for several."""
-    if as_json:
-        rows = [_ended(result, path) for result, _, path in runs]
-        print(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
-        return
-    for result, name, path in runs:
-        _print_run(result, name, path)
-
-
-def _last(result: xr.Dataset) -> dict[str, float]:
-    """Give the last value of every probe, the mean over seeds and entries; what was seen at the end has no time."""
-    return {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
-
-
-def _ended(result: xr.Dataset, path: Path) -> dict[str, Any]:
-    finite = {one: value if isfinite(value) else None for one, value in _last(result).items()}  # JSON knows no NaN
-    seconds = round(float(result.attrs["seconds"]), 2)
-    return {"run": str(path), "status": statuses(result), "seconds": seconds, "last": finite}
-
-
-def _print_run(result: xr.Dataset, name: str, path: Path) -> None:
     from unlazy.flows import Status
 
-    status, seconds = statuses(result), float(result.attrs["seconds"])
-    rows = [[one, f"{value:.6g}"] for one, value in _last(result).items()]
-    print_table(["probe", "last value (mean over seeds and entries)"], rows)
-    for one in sorted(set(status) - {"finished"}):
-        print(f"{name} stopped at t = {float(result['time'][-1]):g}: {Status[one].value}")
-    kept = result.attrs["written"]
-    print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {kept} in {path}")
-    if "method" in result.attrs:  # older files do not say
-        total = int(np.sum(result.attrs["evaluations"]))
-        print(f"Method: {result.attrs['method']}; {total:,} gradients.")
+    summaries = []
+    for result, name, path in runs:
+        status, seconds = statuses(result), float(result.attrs["seconds"])
+        # Means over seeds and entries; what was observed at the end only has no time.
+        last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
+        if as_json:
+            finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON has no NaN
+            summaries.append({"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite})
+            continue
+        rows = [[one, f"{value:.6g}"] for one, value in last.items()]
+        print_table(["probe", "last value (mean over seeds and entries)"], rows)
+        for one in sorted(set(status) - {"finished"}):
+            where = "" if Status[one].ok else f" stopped at t = {float(result['time'][-1]):g}"
+            print(f"{name}{where}: {Status[one].value}")
+        written = result.attrs["written"]
+        print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {written} in {path}")
+        if "method" in result.attrs:  # older files do not have it
+            total = int(np.sum(result.attrs["evaluations"]))
+            print(f"Method: {result.attrs['method']}; {total:,} gradients.")
+    if as_json:
+        print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
 
 
 def print_report(contents: Contents, path: Path, as_json: bool) -> None:
-    """Print what a report holds, and where it is."""
+    """Print what a report contains, and where it is."""
     claims = [claim for record in contents.records for claim in record.claims]
-    held, panels, runs = sum(claim.holds for claim in claims), len(contents.records), len(contents.runs)
+    panels, runs = len(contents.records), len(contents.runs)
     if as_json:
-        counts = {"panels": panels, "runs": runs, "claims": len(claims), "held": held}
+        outcomes = {one.value: sum(claim.outcome is one for claim in claims) for one in Outcome}
+        compared = dict(Counter(one.agreement for record in contents.records for one in record.references or ()))
+        counts = {"panels": panels, "runs": runs, "claims": len(claims), "outcomes": outcomes, "references": compared}
         print(json.dumps({"report": str(path), **counts}, indent=2))
     else:
-        of_panels = f"{held} of {len(claims)} claims hold in {panels} panel{'' if panels == 1 else 's'}"
+        of_panels = f"{_tally(*contents.records)} in {panels} panel{'' if panels == 1 else 's'}"
         of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
-        print(f"{'; '.join(filter(None, (of_panels if panels else '', of_runs)))}. Report: {path}")
+        count = len(contents.diagnoses)
+        diagnosed = f"{count} diagnos{'is' if count == 1 else 'es'}" if count else ""
+        print(f"{'; '.join(filter(None, (of_panels if panels else '', of_runs, diagnosed)))}. Report: {path}")
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:

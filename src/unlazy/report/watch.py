@@ -1,7 +1,7 @@
-"""`unlazy watch`: a page on this machine that shows runs in progress from the files they write, and changes nothing.
+"""`unlazy watch`: a local page that shows runs in progress from the files they write, and changes nothing.
 
 The server answers three addresses: the page, the part of it that is updated, and the same as JSON. No address is ever
-turned into the name of a file, so that no request can reach other files; every method but GET and HEAD is refused.
+turned into the name of a file, so no request can reach other files; every method except GET and HEAD is refused.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import functools
 import ipaddress
 import json
 import math
+import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,6 +26,7 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy._files import reason
 from unlazy.figures import rank, rounding
+from unlazy.figures.style import logarithmic
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Note, notes, read_run
 from unlazy.lab.store import LIVE, statuses
@@ -37,7 +39,7 @@ WIDE, HIGH = 300, 80
 
 @dataclass(frozen=True)
 class Curve:
-    """What a probe observed so far, as a mean over seeds and entries; a value that is not finite is None."""
+    """What a probe has observed so far, as a mean over seeds and entries; a value that is not finite is None."""
 
     name: str
     times: list[float]
@@ -54,14 +56,12 @@ class Curve:
         values = np.array([math.nan if value is None else value for value in self.values])
         times, finite = np.asarray(self.times, float)[: len(values)], np.isfinite(values)
         kept = finite & ((times > 0) | (np.abs(values) > rounding(values[finite & (times > 0)])))
-        positive = values[kept]
-        if positive.size > 1 and positive.min() > 0 and positive.max() > 100 * positive.min():
-            return times[kept], positive, True
-        return times[finite], values[finite], False
+        shown = kept if logarithmic(values[kept]) else finite
+        return times[shown], values[shown], shown is kept
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the curve is drawn on a logarithmic axis: where it falls or grows a hundredfold."""
+        """Whether the curve is drawn on a logarithmic axis."""
         return self._drawn[2]
 
     @property
@@ -73,10 +73,10 @@ class Curve:
     @property
     def path(self) -> str:
         """The curve as an SVG path in a box of ``WIDE`` by ``HIGH``."""
-        t, y, logarithmic = self._drawn
+        t, y, is_log = self._drawn
         if len(y) < 2:
             return ""
-        y = np.log(y) if logarithmic else y
+        y = np.log(y) if is_log else y
         across = WIDE * (t - t[0]) / ((t[-1] - t[0]) or 1.0)
         down = HIGH * (1 - (y - y.min()) / (np.ptp(y) or 1.0))
         return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True))
@@ -89,17 +89,17 @@ class Job:
     name: str
     file: str
     state: str  # "running", "interrupted" or the status with which it ended
-    share: float
-    clock: float | None
-    end: float | None
-    seconds: float | None  # that it has taken
-    seconds_left: float | None
-    silent: float | None  # seconds since it last reported
-    curves: list[Curve]
+    share: float = 1.0
+    clock: float | None = None
+    end: float | None = None
+    seconds: float | None = None  # computing time so far
+    seconds_left: float | None = None
+    silent: float | None = None  # seconds since it last reported
+    curves: list[Curve] = field(default_factory=list)
 
 
 def jobs(folder: Path, now: float | None = None) -> list[Job]:
-    """Give the runs of a folder: those in progress first, then the interrupted, then the newest that have ended."""
+    """List the runs of a folder: those in progress first, then the interrupted, then the newest that have ended."""
     if not folder.is_dir():
         raise UserError(f"There is no folder '{folder}' to watch: give a folder of stored results.")
     now = time.time() if now is None else now
@@ -107,35 +107,25 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
     running = {note.digest: _running(note, files.get(note.digest, ""), now) for note in notes(folder)}
     found = sorted(running.values(), key=lambda job: job.name)
     for path in sorted(folder.glob("*.checkpoint")):
-        if path.name.removesuffix(".checkpoint").rpartition("-")[2] not in running:
+        if path.stem.rpartition("-")[2] not in running:
             found.append(_interrupted(path))
     done = sorted(folder.glob("*.nc"), key=_age)[:_FINISHED]
     return found + [job for job in map(_done, done) if job is not None]
 
 
 def _running(note: Note, file: str, now: float) -> Job:
-    return Job(
-        name=note.name,
-        file=file,
-        state="running",
-        share=min(1.0, max(0.0, note.share)),
-        clock=note.clock,
-        end=note.end,
-        seconds=note.told - note.begun,
-        seconds_left=note.seconds_left,
-        silent=max(0.0, now - note.told),
-        curves=_curves(note.times, note.observed),
-    )
+    share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.told)
+    times = (note.clock, note.end, note.told - note.begun, note.seconds_left, silent)
+    return Job(note.name, file, "running", share, *times, _curves(note.times, note.observed))
 
 
 def _interrupted(path: Path) -> Job:
+    job = Job(path.stem, path.name, "interrupted", 0.0)
     try:
         header, _ = read_checkpoint(path)
-        clock, seconds = float(header["target"]), float(header["seconds"])
+        return replace(job, clock=float(header["target"]), seconds=float(header["seconds"]))
     except (OSError, ValueError, LookupError):
-        clock = seconds = None
-    name = path.name.removesuffix(".checkpoint")
-    return Job(name, path.name, "interrupted", 0.0, clock, None, seconds, None, None, [])
+        return job
 
 
 def _age(path: Path) -> float:
@@ -156,16 +146,12 @@ def _done(path: Path) -> Job | None:
 def _read(path: Path, _: int) -> Job:
     run = read_run(path)
     state = ", ".join(sorted(set(statuses(run))))
-    names = [str(name) for name in run.data_vars if run[name].dims == ("seed", "time")]
-    seen = {name: [_finite(value) for value in run[name].values.mean(axis=0)] for name in names}
+    means = {str(name): one.values.mean(axis=0) for name, one in run.items() if one.dims == ("seed", "time")}
+    seen = {name: [float(one) if math.isfinite(one) else None for one in mean] for name, mean in means.items()}
     times = run["time"].values
     last, seconds = float(times[-1]), float(run.attrs.get("seconds", 0.0))
     name = str(run.attrs.get("name") or path.stem)
-    return Job(name, path.name, state, 1.0, last, last, seconds, None, None, _curves(times, seen))
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return Job(name, path.name, state, 1.0, last, last, seconds, curves=_curves(times, seen))
 
 
 def _curves(times: Sequence[float] | np.ndarray, seen: dict[str, list[float | None]]) -> list[Curve]:
@@ -174,7 +160,7 @@ def _curves(times: Sequence[float] | np.ndarray, seen: dict[str, list[float | No
 
 
 def plain(found: Sequence[Job]) -> list[dict[str, Any]]:
-    """Give jobs as values that JSON can hold."""
+    """Return jobs as values that JSON can hold."""
     return [asdict(job) for job in found]
 
 
@@ -182,24 +168,25 @@ def plain(found: Sequence[Job]) -> list[dict[str, Any]]:
 
 
 def serve(folder: Path, host: str, port: int, remote: bool, ready: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C; ``ready`` is told its address."""
+    """Serve the page until Ctrl-C; ``ready`` is called with its address."""
     server = make_server(folder, host, port, remote)
-    shown = f"[{server.server_address[0]}]" if ":" in str(server.server_address[0]) else server.server_address[0]
-    ready(f"http://{shown}:{server.server_address[1]}/")
+    name, number = str(server.server_address[0]), server.server_address[1]
+    ready(f"http://[{name}]:{number}/" if ":" in name else f"http://{name}:{number}/")
     with server, contextlib.suppress(KeyboardInterrupt):
         server.serve_forever(poll_interval=0.2)
 
 
 def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bool = False) -> ThreadingHTTPServer:
-    """Make a server that is bound but does not serve yet; port 0 takes any that is free."""
+    """Make a server that is bound but does not serve yet; port 0 is any free port."""
     if not remote and not _loopback(host):
         raise UserError(
             f"'{host}' can be reached from other machines, which could then see your runs: omit "
             "--host, or add --remote to allow it."
         )
-    jobs(folder)  # a folder that is not there is said now
+    jobs(folder)  # raises an error now if there is no such folder
     handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})
-    kind = type("Server", (ThreadingHTTPServer,), {"address_family": _family(host), "daemon_threads": True})
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    kind = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
     try:
         return kind((host, port), handler)
     except (OSError, OverflowError) as error:
@@ -215,12 +202,6 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def _family(host: str) -> Any:
-    import socket
-
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
 class _Handler(BaseHTTPRequestHandler):
     """Answers three addresses, to this machine only, and writes nothing."""
 
@@ -229,42 +210,30 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "unlazy", ""
 
     def do_GET(self) -> None:
-        if not self.remote and not _loopback(self._asked_for()):  # a page elsewhere that has its name point here
+        try:
+            asked_for = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        except ValueError:
+            asked_for = ""
+        if not self.remote and not _loopback(asked_for):  # another page whose host name was made to point here
             self._answer(HTTPStatus.FORBIDDEN, "text/plain", "This page is for this machine only.\n")
             return
-        makers = {"/": self._page, "/jobs": self._part, "/jobs.json": self._json}
-        maker = makers.get(self.path)
-        if maker is None:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.\n")
-            return
         try:
-            kind, text = maker()
+            if self.path in ("/", "/jobs"):
+                self._answer(HTTPStatus.OK, "text/html", page(self.folder, whole=self.path == "/"))
+            elif self.path == "/jobs.json":
+                text = json.dumps(plain(jobs(self.folder)), ensure_ascii=False)
+                self._answer(HTTPStatus.OK, "application/json", text)
+            else:
+                self._answer(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.\n")
         except UserError as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{error}\n")
-            return
-        self._answer(HTTPStatus.OK, kind, text)
 
     do_HEAD = do_GET
-
-    def _asked_for(self) -> str:
-        try:
-            return urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-        except ValueError:
-            return ""
 
     def _refuse(self) -> None:
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "This page can only be read.\n")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse
-
-    def _page(self) -> tuple[str, str]:
-        return "text/html", page(self.folder, whole=True)
-
-    def _part(self) -> tuple[str, str]:
-        return "text/html", page(self.folder, whole=False)
-
-    def _json(self) -> tuple[str, str]:
-        return "application/json", json.dumps(plain(jobs(self.folder)), ensure_ascii=False)
 
     def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()
@@ -286,11 +255,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal is for results."""
+        """Log nothing: the terminal is for results."""
 
 
 def page(folder: Path, whole: bool) -> str:
-    """Give the page, or the part of it that moves."""
+    """Return the page, or the part of it that is updated."""
     found = jobs(folder)
     counts = {"running": sum(job.state == "running" for job in found), "all": len(found)}
     sizes = {"wide": WIDE, "high": HIGH, "most": _SERIES}

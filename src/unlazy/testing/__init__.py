@@ -9,9 +9,9 @@
 Each raises an `AssertionError` that says what does not hold. All of unlazy's own members pass the same checks.
 """
 
-from unlazy.testing._activations import ACTIVATION_CHECKS, check_activation
-from unlazy.testing._claims import check_panel, check_theorem
-from unlazy.testing._members import (
+from unlazy.testing.activations import ACTIVATION_CHECKS, check_activation
+from unlazy.testing.claims import check_panel, check_theorem
+from unlazy.testing.members import (
     check_data,
     check_embedding,
     check_flow,
@@ -22,7 +22,7 @@ from unlazy.testing._members import (
     check_scaling,
     check_schedule,
 )
-from unlazy.testing._networks import NETWORK_CHECKS, check_network
+from unlazy.testing.networks import NETWORK_CHECKS, check_network
 
 __all__ = [
     "ACTIVATION_CHECKS",

@@ -25,9 +25,7 @@ from unlazy.flows import Descent, Flow, RungeKutta, Trajectory
 from unlazy.losses import Loss, Squared
 from unlazy.networks import Block, Limit, MeanFieldStack, with_fields
 from unlazy.probes import Observation, Probe, TrainedNeurons
-from unlazy.theory._base import through
-
-_NEURONS = "neurons"
+from unlazy.theory.theorem import through
 
 
 class Study(NamedTuple):
@@ -142,7 +140,7 @@ def against_width(
         Number of repetitions for each size. Repetition i takes neurons i n to (i + 1) n.
     """
     flow = RungeKutta(rtol=1e-6, atol=1e-8) if flow is None else flow
-    full = _narrowest(wide)
+    full = min(rows.shape[0] for rows in wide.trained_rows().values())
     if not widths or max(widths) * repetitions > full or max(widths) >= full:
         raise UserError(
             f"A reference of {full} neurons is not much wider than {repetitions} x {max(widths, default=0)}: use a "
@@ -154,8 +152,8 @@ def against_width(
         parts = [wide.narrowed([n] * wide.depth, n * i) for i in range(repetitions)]
         runs = _runs(flow, parts, data, times)
         rows.append([distance(run, reference, n * i) for i, run in enumerate(runs)])
-    sizes, distances = np.asarray(widths, float), np.asarray(rows)
-    return Study(sizes, distances, -fitted_exponent(1 / sizes - 1 / full, distances))
+    study = _study(widths, rows)
+    return study._replace(exponent=-fitted_exponent(1 / study.sizes - 1 / full, study.distances))
 
 
 def against_step(
@@ -195,8 +193,7 @@ def against_step(
     for step in steps:
         runs = _runs(Descent(loss=loss, rate=step, batch=batch), [network] * repetitions, data, times)
         rows.append([distance(run, reference) for run in runs])
-    sizes, distances = np.asarray(steps, float), np.asarray(rows)
-    return Study(sizes, distances, fitted_exponent(sizes, distances))
+    return _study(steps, rows)
 
 
 class Coefficients(Probe):
@@ -268,43 +265,37 @@ def against_first_width(
         Number of repetitions for each size.
     """
     flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
-    (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, {"coefficients": Coefficients()})
+    (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, coefficients=Coefficients())
     gamma = np.asarray(reference.observed["coefficients"], float)  # (times, D, n)
     above = neurons_of(reference)
+
+    def apart(network: MeanFieldStack, run: Trajectory) -> float:
+        first = network.blocks[0]
+        assert isinstance(first, Block)
+        assert first.a is not None
+        features = np.asarray(first.column(data.x.T), float)  # (neurons, n)
+        paths = np.asarray(first.a, float)[None] - np.einsum("jp,tkp->tjk", features, gamma)
+        return float(max(np.max(np.abs(now - above.get(name, paths))) for name, now in neurons_of(run).items()))
+
     rows = []
     for n in widths:
         drawn = [draw_first(limit, n, key=jax.random.fold_in(jax.random.key(i), n)) for i in range(repetitions)]
-        row = []
-        for network, run in zip(
-            drawn, _runs(with_fields(flow, coordinates="weights"), drawn, data, times), strict=True
-        ):
-            first = network.blocks[0]
-            assert isinstance(first, Block)
-            assert first.a is not None
-            features = np.asarray(first.column(data.x.T), float)  # (neurons, n)
-            paths = np.asarray(first.a, float)[None] - np.einsum("jp,tkp->tjk", features, gamma)
-            here = neurons_of(run)
-            off = [np.max(np.abs(values - above.get(name, paths))) for name, values in here.items()]
-            row.append(float(max(off)))
-        rows.append(row)
-    sizes, distances = np.asarray(widths, float), np.asarray(rows)
-    return Study(sizes, distances, fitted_exponent(sizes, distances))
+        runs = _runs(with_fields(flow, coordinates="weights"), drawn, data, times)
+        rows.append(list(map(apart, drawn, runs)))
+    return _study(widths, rows)
+
+
+def _study(sizes: Sequence[float], rows: list[list[float]]) -> Study:
+    x, distances = np.asarray(sizes, float), np.asarray(rows)
+    return Study(x, distances, fitted_exponent(x, distances))
 
 
 def _runs(
-    flow: Flow,
-    networks: list[MeanFieldStack],
-    data: Dataset,
-    times: Sequence[float],
-    more: dict[str, Probe] | None = None,
+    flow: Flow, networks: list[MeanFieldStack], data: Dataset, times: Sequence[float], **more: Probe
 ) -> list[Trajectory]:
     """Train networks of one shape together, run i with key i."""
-    runs = flow.over_seeds(networks, data, times, {_NEURONS: TrainedNeurons(), **(more or {})})
+    runs = flow.over_seeds(networks, data, times, {"neurons": TrainedNeurons(), **more})
     for run in runs:
         if not run.status.ok:
             raise UserError(f"A run of this study did not reach its end. {run.status.value}")
     return runs
-
-
-def _narrowest(network: MeanFieldStack) -> int:
-    return min(rows.shape[0] for rows in network.trained_rows().values())

@@ -1,9 +1,12 @@
 """Aiad, Yang, Zhang (2026): low-rank structure is sufficient for global convergence: a mean-field perspective.
 
 One file per experiment: `comparison` (figure 2), `toy` (3 and 4), `logratios` (5 and 6), `prediction` (7), `symmetry`
-(8 and 9), `density` (10), `mnist` (table 1) and `width` (Theorem 2.3, measured).
+(8 and 9), `density` (10), `mnist` (table 1), `width` (Theorem 2.3, measured), `collapse` (Remark 2.1, measured) and
+`benchmark` (appendix I). `setting` has what they share.
 """
 
+from unlazy.papers.aiad2026.benchmark import Benchmark
+from unlazy.papers.aiad2026.collapse import Collapse
 from unlazy.papers.aiad2026.comparison import LowAgainstFull
 from unlazy.papers.aiad2026.density import Weights
 from unlazy.papers.aiad2026.logratios import AllPairs, Largest
@@ -33,3 +36,5 @@ fig9 = Symmetric()
 fig10 = Weights()
 table1 = Digits()
 distance = AgainstWidth()
+collapse_of_full_rank = Collapse()
+frequencies = Benchmark()

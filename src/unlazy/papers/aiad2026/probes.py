@@ -1,13 +1,14 @@
-"""The channels of a mean-field stack: functions f_k^(l)(x) of the input, what is sent back to them, and their shape.
+"""The channels and neurons of a mean-field stack: functions of the input, their gradients, and their shape.
 
-These probes look along a line of inputs: ``count`` points from ``low`` to ``high`` on the first axis, the other inputs
-0. With one input, as in aiad2026, that is the whole function. Blocks are called ``block-1``, ``block-2``, ...; the
-channels of the last one are the outputs.
+Channels are f_k^(l)(x), neurons σ(H_j^(l)(x)) with H_j = w_j·f^(l-1) + b_j: what a block adds up to make its channels.
+Probes of shape observe either, by their option ``units``; neurons are also those of any other network's layers.
+
+These probes evaluate the network along a line of inputs: ``count`` points from ``low`` to ``high`` on the first axis,
+all other inputs being 0. With one input, as in aiad2026, that is the whole function. Blocks are called ``block-1``,
+``block-2``, ...; the channels of the last one are the outputs.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeVar
 
 import equinox as eqx
@@ -16,23 +17,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._observation import Observation
-from unlazy.networks import MeanFieldStack, Network
-from unlazy.probes import Probe
+from unlazy.networks import MeanFieldStack
+from unlazy.probes import Observation, Probe
 from unlazy.probes.movement import raw_stack
 
 ByBlock = dict[str, Float[Array, "..."]]
+Units = Literal["channels", "neurons"]
 T = TypeVar("T")
 
 
-def along(network: MeanFieldStack, points: Float[Array, " q"]) -> Float[Array, "q d"]:
-    """Inputs on the first axis."""
-    return jnp.zeros((points.shape[0], network.inputs), points.dtype).at[:, 0].set(points)
-
-
-def by_block(values: list[Float[Array, "..."]]) -> ByBlock:
-    """Name what belongs to blocks."""
-    return {f"block-{level + 1}": value for level, value in enumerate(values)}
+def by_block(values: Iterable[Float[Array, "..."]]) -> ByBlock:
+    """Name one value per block."""
+    return {f"block-{level}": value for level, value in enumerate(values, start=1)}
 
 
 def _line(low: float, high: float, count: int) -> np.ndarray:
@@ -41,71 +37,132 @@ def _line(low: float, high: float, count: int) -> np.ndarray:
     return np.linspace(low, high, count)
 
 
-def _channels(network: Network, points: np.ndarray, dtype: jnp.dtype) -> list[Float[Array, "q D"]]:
-    stack = raw_stack(network)
-    return stack.channels(along(stack, jnp.asarray(points, dtype)))
+def _along(obs: Observation, points: np.ndarray) -> tuple[MeanFieldStack, Float[Array, "q d"]]:
+    """Return the stack on raw inputs, and inputs with the ``points`` on the first axis and 0 elsewhere."""
+    stack, dtype = raw_stack(obs.network), obs.data.y.dtype
+    return stack, jnp.zeros((points.size, stack.inputs), dtype).at[:, 0].set(jnp.asarray(points, dtype))
 
 
-class Channels(Probe):
-    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9)."""
+def _channels(obs: Observation, points: np.ndarray) -> list[Float[Array, "q D"]]:
+    stack, x = _along(obs, points)
+    return stack.channels(x)
+
+
+def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
+    """Return the channels of every block of a stack, or the neurons of every layer of any network: (points, units)."""
+    if units == "channels":
+        return by_block(_channels(obs, points))
+    if units != "neurons":
+        raise UserError(f"A probe is of 'channels' or 'neurons', not of '{units}'.")
+    network, x = obs.network.restore(), obs.data.x
+    along = jnp.zeros((points.size, *x.shape[1:]), x.dtype)
+    along = along.reshape(points.size, -1).at[:, 0].set(jnp.asarray(points, x.dtype)).reshape(along.shape)
+    layers = network.layers()
+    if not layers:
+        raise UserError(f"{type(network).__name__} lists no layers of neurons: remove this probe.")
+    return {name: layer.responses(along) for name, layer in layers.items()}
+
+
+class _OnLine(Probe):
+    """A probe that evaluates the network along a line of inputs."""
 
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=201)
 
-    def __call__(self, obs: Observation) -> ByBlock:
-        """Evaluate every block."""
-        return by_block(_channels(obs.network, _line(self.low, self.high, self.count), obs.data.y.dtype))
+    def _points(self) -> np.ndarray:
+        return _line(self.low, self.high, self.count)
 
 
-class BackwardSignals(Probe):
-    """B_k^(l)(x) = ∂f/∂f_k^(l) along the line: (points, D_l) for each block, or (points, D_l, outputs).
+class Channels(_OnLine):
+    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9).
 
-    It is aiad2026's backpropagated signal, in the form that is right at any depth; times dL/df it drives channel k.
+    Parameters
+    ----------
+    low, high, count
+        Ends of the line, and its number of points.
     """
 
-    low: float = eqx.field(static=True, default=-1.0)
-    high: float = eqx.field(static=True, default=1.0)
-    count: int = eqx.field(static=True, default=201)
+    def __call__(self, obs: Observation) -> ByBlock:
+        return by_block(_channels(obs, self._points()))
+
+
+def _not_negative(value: float) -> float:
+    if not value >= 0:
+        raise UserError(f"What is added to sizes is not negative: {value:g}.")
+    return float(value)
+
+
+class BackwardSignals(_OnLine):
+    """B_k^(l)(x) = ∂f/∂f_k^(l) along the line: (points, D_l) for each block, or (points, D_l, outputs).
+
+    This is aiad2026's backpropagated signal, in the form that is correct at any depth; times dL/df it drives channel k.
+
+    Parameters
+    ----------
+    low, high, count
+        Ends of the line, and its number of points.
+    """
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Send 1 back from the outputs."""
-        stack = raw_stack(obs.network)
-        points = jnp.asarray(_line(self.low, self.high, self.count), obs.data.y.dtype)
-        signals = stack.signals(along(stack, points))
-        if stack.scalar:
-            return by_block([signal[0].T for signal in signals])
-        return by_block([jnp.transpose(signal, (2, 1, 0)) for signal in signals])
+        stack, x = _along(obs, self._points())
+        return by_block(
+            signal[0].T if stack.scalar else jnp.transpose(signal, (2, 1, 0)) for signal in stack.signals(x)
+        )
 
 
-def log_ratios(values: Float[Array, " D"]) -> Float[Array, "D D"]:
-    """R_ij = log |f_i| - log |f_j|; a channel that is 0 counts as the smallest number there is."""
-    logs = jnp.log(jnp.maximum(jnp.abs(values), jnp.finfo(values.dtype).tiny))
-    return logs[:, None] - logs[None, :]
+def log_sizes(values: Float[Array, " D"], eps: Float[Array, ""] | np.ndarray | float = 0.0) -> Float[Array, " D"]:
+    """Compute log(|f_k| + eps), with the smallest positive number in place of 0.
+
+    Parameters
+    ----------
+    values
+        The values f_k.
+    eps
+        What is added to their sizes.
+    """
+    return jnp.log(jnp.maximum(jnp.abs(values) + jnp.asarray(eps, values.dtype), jnp.finfo(values.dtype).tiny))
 
 
 class LogRatios(Probe):
-    """R_ij = log |f_i(x)| - log |f_j(x)| between the channels of a block at ``x`` (aiad2026 figures 5 and 6).
+    """R_ij = log(|f_i(x)| + ε) - log(|f_j(x)| + ε) between channels or neurons (aiad2026 figures 5 and 6).
 
-    - ``all``: the whole matrix;
-    - ``largest``: max_ij R_ij, which any channel that crosses zero drives up;
-    - ``top_to_median``: log of the largest over the median |f_k|, which no zero crossing drives.
+    - ``all``: the whole matrix, if ``matrix``;
+    - ``logs``: log(|f_k| + ε), of which R_ij is the difference;
+    - ``largest``: max_ij R_ij, which is large whenever a channel crosses zero or a neuron is dead;
+    - ``top_to_median``: log of the largest over the median |f_k| + ε, which is not affected by zero crossings;
+    - ``zeros``: the share of the f_k that are exactly 0, such as those of dead ReLU neurons.
+
+    Parameters
+    ----------
+    x
+        The point at which they are compared, on the first axis.
+    block
+        The block, or layer of another network, counted from 1.
+    units
+        "channels" of a stack, or "neurons" after the activation.
+    eps
+        The ε; with 0, the smallest positive number takes the place of 0.
+    matrix
+        Whether to return all R_ij: the square of the number of channels or neurons.
     """
 
     x: float = eqx.field(static=True, default=0.0)
     block: int = eqx.field(static=True, default=1)
+    units: Units = eqx.field(static=True, default="channels")
+    eps: float = eqx.field(static=True, default=0.0, converter=_not_negative)
+    matrix: bool = eqx.field(static=True, default=True)
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Compare the channels at one point."""
-        values = _of_block(_channels(obs.network, np.asarray([self.x]), obs.data.y.dtype), self.block)[0]
-        ratios, size = log_ratios(values), jnp.abs(values)
-        tiny = jnp.finfo(values.dtype).tiny
-        median = jnp.maximum(jnp.median(size), tiny)
-        return {
-            "all": ratios,
-            "largest": jnp.max(ratios),
-            "top_to_median": jnp.log(jnp.maximum(jnp.max(size), tiny) / median),
+        values = _of_block(list(_functions(obs, np.asarray([self.x]), self.units).values()), self.block)[0]
+        logs = log_sizes(values, self.eps)
+        found = {
+            "logs": logs,
+            "largest": jnp.max(logs) - jnp.min(logs),
+            "top_to_median": jnp.max(logs) - log_sizes(jnp.median(jnp.abs(values)), self.eps),
+            "zeros": jnp.mean((values == 0).astype(values.dtype)),
         }
+        return ({"all": logs[:, None] - logs[None, :]} if self.matrix else {}) | found
 
 
 def _of_block(values: Sequence[T], block: int) -> T:
@@ -115,7 +172,17 @@ def _of_block(values: Sequence[T], block: int) -> T:
 
 
 class Preactivations(Probe):
-    """H_j(x) = w_j·f^(l-1)(x) + b_j of the first ``neurons`` neurons (all by default) of a block: (points, neurons)."""
+    """H_j(x) = w_j·f^(l-1)(x) + b_j of the neurons of a block along the line: (points, neurons).
+
+    Parameters
+    ----------
+    block
+        The block, counted from 1.
+    neurons
+        How many neurons, from the first on; all by default.
+    low, high, count
+        Ends of the line, and its number of points.
+    """
 
     block: int = eqx.field(static=True, default=2)
     neurons: int | None = eqx.field(static=True, default=None)
@@ -124,30 +191,35 @@ class Preactivations(Probe):
     count: int = eqx.field(static=True, default=201)
 
     def __call__(self, obs: Observation) -> Float[Array, "points neurons"]:
-        """Evaluate one block's neurons."""
-        stack = raw_stack(obs.network)
+        stack, x = _along(obs, _line(self.low, self.high, self.count))
         _of_block(stack.blocks, self.block)
-        points = jnp.asarray(_line(self.low, self.high, self.count), obs.data.y.dtype)
-        return stack.preactivations(along(stack, points), self.block)[:, : self.neurons]
+        return stack.preactivations(x, self.block)[:, : self.neurons]
 
 
 class SymmetryDefect(Probe):
-    """Share of each channel's energy that is in its odd part about x = 0, for each block: 0 is even, 1 is odd.
+    """Share of each function's energy that is in its odd part about x = 0, for each block: 0 is even, 1 is odd.
 
     ∫ f_odd² / ∫ f² over [-reach, reach], with f_odd(x) = (f(x) - f(-x)) / 2 (aiad2026 figures 8 and 9).
+
+    Parameters
+    ----------
+    reach, count
+        Half the length of the line, and its number of points.
+    units
+        "channels" of a stack, or "neurons" after the activation; a dead neuron has 0.
     """
 
     reach: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
+    units: Units = eqx.field(static=True, default="channels")
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Split each channel into its even and odd part."""
-        channels = _channels(obs.network, _line(-self.reach, self.reach, self.count), obs.data.y.dtype)
-        return by_block([odd_share(values) for values in channels])
+        functions = _functions(obs, _line(-self.reach, self.reach, self.count), self.units)
+        return {name: odd_share(values) for name, values in functions.items()}
 
 
 def odd_share(values: Float[Array, "q D"]) -> Float[Array, " D"]:
-    """Energy of the odd part over all energy, of functions on a symmetric line."""
+    """Return the energy of the odd part over the whole energy, for functions on a symmetric line."""
     odd = (values - values[::-1]) / 2
     energy = _integral(jnp.square(values))
     return _integral(jnp.square(odd)) / jnp.maximum(energy, jnp.finfo(values.dtype).tiny)
@@ -159,56 +231,72 @@ def _integral(values: Float[Array, "q D"]) -> Float[Array, " D"]:
     return weight @ values / jnp.sum(weight)
 
 
-class Spikes(Probe):
-    """Where each channel is largest and how sharp its spike is, for each block.
+class Spikes(_OnLine):
+    """Where each channel or neuron is largest and how sharp its spike is, for each block.
 
     - ``location``: the x at which |f_k| is largest;
     - ``sharpness``: max f² over the mean of f²: 1 for a constant, 2 for a cosine, length over width for a spike.
+
+    Parameters
+    ----------
+    low, high, count
+        Ends of the line, and its number of points.
+    units
+        "channels" of a stack, or "neurons" after the activation.
     """
 
-    low: float = eqx.field(static=True, default=-1.0)
-    high: float = eqx.field(static=True, default=1.0)
     count: int = eqx.field(static=True, default=401)
+    units: Units = eqx.field(static=True, default="channels")
 
     def __call__(self, obs: Observation) -> dict[str, ByBlock]:
-        """Find the largest value of every channel."""
-        line = _line(self.low, self.high, self.count)
-        channels = _channels(obs.network, line, obs.data.y.dtype)
-        points = jnp.asarray(line, obs.data.y.dtype)
+        functions = _functions(obs, self._points(), self.units)
+        points = jnp.asarray(self._points(), obs.data.y.dtype)
         return {
-            "location": by_block([points[jnp.argmax(jnp.abs(values), axis=0)] for values in channels]),
-            "sharpness": by_block([sharpness(values) for values in channels]),
+            "location": {name: points[jnp.argmax(jnp.abs(one), axis=0)] for name, one in functions.items()},
+            "sharpness": {name: sharpness(one) for name, one in functions.items()},
         }
 
 
 def sharpness(values: Float[Array, "q D"]) -> Float[Array, " D"]:
-    """Largest square over the mean square."""
+    """Return the largest square over the mean square."""
     square = jnp.square(values)
     return jnp.max(square, axis=0) / jnp.maximum(_integral(square), jnp.finfo(values.dtype).tiny)
 
 
 class ChannelSpectrum(Probe):
-    """How much of each frequency is in each channel: a_q = |∫ f_k(x) e^(-iπqx)| for q = 0 ... ``frequencies``.
+    """Amplitude of each frequency in each channel: a_q = |∫ f_k(x) e^(-iπqx)| for q = 0 ... ``frequencies``.
 
     The integral is the mean over [-1, 1], doubled for q > 0, so that cos(πqx) has a_q = 1: (frequencies + 1, D_l) for
-    each block. Seen over time it tells which frequency is learned when.
+    each block. Over time it shows which frequency is learned when.
+
+    Parameters
+    ----------
+    frequencies
+        The highest frequency.
+    count
+        Number of points on [-1, 1].
     """
 
     frequencies: int = eqx.field(static=True, default=20)
     count: int = eqx.field(static=True, default=401)
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Project onto waves."""
         if not 0 <= 2 * self.frequencies < self.count:
             raise UserError(f"{self.count} points cannot tell {self.frequencies} frequencies apart: take more points.")
         line = _line(-1.0, 1.0, self.count)
-        return by_block(
-            [spectrum(values, line, self.frequencies) for values in _channels(obs.network, line, obs.data.y.dtype)]
-        )
+        return by_block(spectrum(values, line, self.frequencies) for values in _channels(obs, line))
 
 
 def spectrum(values: Float[Array, "q D"], line: np.ndarray, frequencies: int) -> Float[Array, "frequencies D"]:
-    """Size of the Fourier coefficients on [-1, 1], by the trapezoid rule."""
+    """Compute the absolute values of the Fourier coefficients on [-1, 1] by the trapezoid rule.
+
+    Parameters
+    ----------
+    values, line
+        One function per column, at the points of the line.
+    frequencies
+        The highest frequency.
+    """
     order = np.arange(frequencies + 1)[:, None]
     weight = np.ones(line.size)
     weight[[0, -1]] = 0.5
@@ -221,7 +309,16 @@ class ParameterHistogram(Probe):
     """Density of the entries of A (or w, or b) over the neurons of a block (aiad2026 figure 10: its w_2 is our A).
 
     ``density`` over ``bins`` equal bins between ``edges``: from ``low`` to ``high``, by default twice the range at the
-    start. What lies outside is counted in the outermost bins.
+    start. Entries outside are counted in the outermost bins.
+
+    Parameters
+    ----------
+    block
+        The block, counted from 1.
+    parameter
+        Which parameter of the block.
+    bins, low, high
+        Number of bins, and the ends of their range.
     """
 
     block: int = eqx.field(static=True, default=2)
@@ -231,7 +328,6 @@ class ParameterHistogram(Probe):
     high: float | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Count entries."""
         values, first = (self._entries(raw_stack(network)) for network in (obs.network, obs.start))
         reach = 2 * jnp.maximum(jnp.max(jnp.abs(first)), jnp.finfo(first.dtype).tiny)
         low = -reach if self.low is None else jnp.asarray(self.low, first.dtype)
@@ -245,13 +341,13 @@ class ParameterHistogram(Probe):
         entries = getattr(block, self.parameter, None)
         if entries is None:
             raise UserError(
-                f"Block {self.block} has no parameters '{self.parameter}': ask for another block or letter."
+                f"Block {self.block} has no parameters '{self.parameter}': name another block or parameter."
             )
         return entries.reshape(-1)
 
 
 class ChannelDrive(Probe):
-    """All that moves f_k of the first block by aiad2026 eq. 10, at the points of the data set.
+    """Everything that moves f_k of the first block by aiad2026 eq. 10, at the points of the data set.
 
     - ``channels``: f_k(x) at the training points, then at the test points: (points, D);
     - ``signals``: B_k(x_p) = ∂f/∂f_k at the training points: (n, D), or (n, D, outputs);
@@ -259,11 +355,10 @@ class ChannelDrive(Probe):
     """
 
     def __call__(self, obs: Observation) -> ByBlock:
-        """Go forward and back once."""
         now, data = obs.network, obs.data
         if not isinstance(now, MeanFieldStack):
             raise UserError(
-                f"Channels are those of a MeanFieldStack; {type(now).__name__} has none: leave this probe out."
+                f"Channels are those of a MeanFieldStack; {type(now).__name__} has none: remove this probe."
             )
         channels, signals = now.channels(obs.x)[0], now.signals(obs.x)[0]
         if data.x_test is not None:

@@ -1,81 +1,87 @@
 """Theorem 2.3 measured: the distance D_T to the mean-field limit against width, and against the step of descent."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import stdtrit
 
 from unlazy._errors import UserError
 from unlazy.figures import ORDERED, canvas
 from unlazy.lab import Recipe
-from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, values
-from unlazy.papers._curves import label_axes, plural
-from unlazy.papers.aiad2026._shared import MSE
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, values
+from unlazy.papers._curves import dots, label_axes, plural, seeds_rms
+from unlazy.papers.aiad2026.setting import MSE
+from unlazy.papers.outcomes import LEVEL, Judgement, Outcome, power_law, together, undecided
 from unlazy.theory.coupling import fitted_exponent
 
-
-@dataclass(frozen=True)
-class _Sizes:
-    widths: tuple[int, ...]
-    reference: int  # N, which stands for infinite width
-    samples: int
-    steps: tuple[float, ...]  # of descent with all samples
-    small: tuple[float, ...]  # of descent with one
-    many: int  # samples there, of which a run sees a small part
-    seeds: int
-
-
-_SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(
-        (64, 256, 1024, 4096), 8192, 16, (1 / 4, 1 / 8, 1 / 16, 1 / 32), tuple(2.0**-k for k in range(3, 8)), 2000, 24
+# Widths and N, the width of the reference, which stands for infinite width; steps of descent with all samples, and with
+# one of many, of which a run sees a small part.
+_SCALES: dict[Scale, Sizes] = {
+    "quick": Sizes(
+        widths=[4**k for k in range(3, 7)],
+        reference=8192,
+        samples=16,
+        steps=[2.0**-k for k in range(2, 6)],
+        many=2000,
+        small=[2.0**-k for k in range(3, 8)],
+        seeds=24,
     ),
-    "paper": _Sizes(
-        (64, 128, 256, 512, 1024, 2048, 4096),
-        16384,
-        32,
-        (1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64),
-        tuple(2.0**-k for k in range(3, 9)),
-        8000,
-        64,
+    "paper": Sizes(
+        widths=[2**k for k in range(6, 13)],
+        reference=16384,
+        samples=32,
+        steps=[2.0**-k for k in range(2, 7)],
+        many=8000,
+        small=[2.0**-k for k in range(3, 9)],
+        seeds=64,
     ),
 }
-_TIMES = [0.0, 0.5, 1.0]  # whole numbers of every step
-_STEP = 1 / 16  # of all widths alike
+_TIMES = [0.0, 0.5, 1.0]  # multiples of every step
+_STEP = 1 / 16  # of all widths
 _NARROW = 64  # width of the networks that are trained with different steps
 _TOLERANCE = 0.1  # of an exponent
+_STRICT = 0.05  # half the width of a confidence interval of an exponent, at most: a wider one decides nothing
+_DELTA = 0.05  # the probability δ in the logarithm of Theorem 2.3
 
 FLOW, WIDTH, STEP, BATCH = "flow", "n = ", "step ", "step, one sample, "
 
 
-def _network(width: int) -> dict[str, Any]:
-    """Three layers of rank 2 in the mean-field parameterisation, whose amplitudes have a mean: the limit moves."""
-    return {
-        "kind": "mean-field-stack",
-        "widths": [width, width],
-        "ranks": 2,
-        "train": "a",
-        "features": {"kind": "normal", "spread": 2.0},
-        "amplitude": [
-            {"kind": "uniform", "reach": 1.0, "mean": [1.0, -1.0]},
-            {"kind": "uniform", "reach": 1.0, "mean": 1.0},
-        ],
-        "activation": "tanh",
-    }
+def recipe(s: Sizes, width: int, step: float | None, many: bool, seeds: int | None, shown: int) -> Recipe:
+    """Return the training of one width along the flow, or by descent on all samples or on single ones of ``many``.
 
+    It has three layers of rank 2 in the mean-field parameterisation, whose amplitudes have a mean: the limit moves.
 
-def recipe(scale: Scale, width: int, step: float | None, many: bool, seeds: int | None, shown: int) -> Recipe:
-    """Train one width along the flow, or by descent with some step: all samples at once, or one (of ``many``)."""
-    s = _SCALES[scale]
+    Parameters
+    ----------
+    s
+        The sizes.
+    width
+        Width of both layers.
+    step
+        Step of descent; None for the flow.
+    many
+        Whether each step has one of many samples.
+    seeds
+        Number of seeds, if not that of the sizes.
+    shown
+        Number of neurons that are stored.
+    """
     flow: dict[str, Any] = {"kind": "runge-kutta", "rtol": 1e-8, "atol": 1e-10, "loss": MSE}
     if step is not None:
         flow = {"kind": "descent", "rate": step, "loss": MSE} | ({"batch": 1} if many else {})
     return Recipe(
         name=f"aiad2026 width n = {width} {'flow' if step is None else f'step {step:g}'}",
         data={"kind": "cosine", "n": s.many if many else s.samples, "frequency": 1.0},
-        network=_network(width),
+        network={
+            "kind": "mean-field-stack",
+            "widths": [width, width],
+            "ranks": 2,
+            "train": "a",
+            "features": {"kind": "normal", "spread": 2.0},
+            "amplitude": [{"kind": "uniform", "reach": 1.0, "mean": mean} for mean in ([1.0, -1.0], 1.0)],
+            "activation": "tanh",
+        },
         flow=flow,
         times=_TIMES,
         probes=["train-loss", {"kind": "trained-neurons", "neurons": shown}],
@@ -84,12 +90,17 @@ def recipe(scale: Scale, width: int, step: float | None, many: bool, seeds: int 
 
 
 def distances(run: xr.Dataset, reference: xr.Dataset, typical: bool = False) -> np.ndarray:
-    """D_T of each seed: the largest difference of any trained parameter of any neuron that both have, at any look.
+    """Return D_T of each seed: the largest difference, at any time, of any trained parameter of any neuron of both.
 
-    A ``typical`` neuron instead of the largest is the root mean square over neurons.
+    A narrow network of some seed consists of the first neurons of a wide one of the same seed. Networks for which this
+    is not so at the start cannot be compared.
 
-    A narrow network of some seed is made of the first neurons of a wide one of the same seed; where it is not, at the
-    start already, there is nothing to compare.
+    Parameters
+    ----------
+    run, reference
+        Stored runs of a narrow network and of a wide one.
+    typical
+        Take the root mean square over neurons instead of the largest.
     """
     largest = np.zeros(run["seed"].size)
     for name in run.data_vars:
@@ -130,53 +141,134 @@ class AgainstWidth(Panel):
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """The reference, all widths, and all steps."""
         s = _SCALES[scale]
-        top = max(s.widths)
-        found = {f"{WIDTH}{n}": recipe(scale, n, _STEP, False, seeds, top) for n in (s.reference, *s.widths)}
+        widths = (s.reference, *s.widths)
+        found = {f"{WIDTH}{n}": recipe(s, n, _STEP, False, seeds, max(s.widths)) for n in widths}
         for many, start, steps in ((False, STEP, s.steps), (True, BATCH, s.small)):
-            found[f"{start}{FLOW}"] = recipe(scale, _NARROW, None, many, seeds, _NARROW)
-            found |= {f"{start}{h:g}": recipe(scale, _NARROW, h, many, seeds, _NARROW) for h in steps}
+            labels = {FLOW: None} | {f"{h:g}": h for h in steps}
+            found |= {f"{start}{name}": recipe(s, _NARROW, h, many, seeds, _NARROW) for name, h in labels.items()}
         return found
 
     def claims(self, results: Results) -> list[Claim]:
         """Powers -1/2, 1 and 1/2."""
-        return [_of_width(results), _of_step(results)]
+        widths, apart, power, full = by_width(results)
+        size, naive = seeds_rms(apart), fitted_exponent(widths, apart)
+        typical = by_width(results, typical=True)[1]
+        per_width, per_neuron = 1 / (1 / widths - 1 / full), by_width(results, typical=True)[2]
+        factor = logarithm(widths, results[f"{WIDTH}{full}"]["time"].values[-1])[:, None]
+        corrected = -fitted_exponent(1 / per_width, apart / factor)
+        (one, whole, first), (other, single, second) = (by_step(results, start) for start in (STEP, BATCH))
+        bound = "Theorem 2.3: D_T ≤ e^(K_T(1+rK)) (1/√n_min + √ε) √log(3(T+1)n_max²/δ + e)"
+        return [
+            Claim(
+                text="D_T over √log(3(T+1)n²/δ + e), the logarithm of the theorem, falls as (1/n - 1/N)^(1/2): the "
+                f"95 % confidence interval of its exponent of n from {widths[0]:g} to {widths[-1]:g} contains -0.5, "
+                f"and its ends are within {_STRICT:g} of its middle",
+                paper=bound,
+                measured=f"{_interval(per_width, apart / factor)} over {plural(apart.shape[1])}, {corrected:.3f} "
+                f"through root mean squares; D_T from {size[0]:.2g} to {size[-1]:.2g}",
+                judged=_contains(per_width, apart / factor, -0.5),
+                hindsight=True,
+            ),
+            Claim(
+                text="the same of the root mean square over neurons by itself: it has no largest of n, to grow with n",
+                paper=bound,
+                measured=f"{_interval(per_width, typical)}, {per_neuron:.3f} through root mean squares",
+                judged=_contains(per_width, typical, -0.5),
+                hindsight=True,
+            ),
+            Claim(
+                text=f"D_T falls as (1/n - 1/N)^(1/2) without any logarithm: -0.5 within {_TOLERANCE:g}",
+                paper=bound,
+                measured=f"exponent {power:.3f} (of n alone {naive:.3f}, as N = {full:,} is finite)",
+                judged=power_law(per_width, apart, -0.5, _TOLERANCE),
+                weaker=True,
+            ),
+            Claim(
+                text=f"D_T falls as √ε with single samples, and as ε with all samples at each step, within "
+                f"{_TOLERANCE:g}",
+                paper="Theorem 2.3: √ε",
+                measured=f"exponents {second:.3f} and {first:.3f}; at the smallest steps D_T is "
+                f"{seeds_rms(single)[-1]:.2g} and {seeds_rms(whole)[-1]:.2g}",
+                judged=together([power_law(other, single, 0.5, _TOLERANCE), power_law(one, whole, 1.0, _TOLERANCE)]),
+            ),
+        ]
 
     def draw(self, results: Results) -> Figure:
         """Width, then step."""
         figure, (left, right) = canvas(2, 9.0, 3.8)
         widths, apart, power, full = by_width(results)
         scale = np.sqrt(1 / widths - 1 / full)
-        _dots(left, widths, apart, 1)
-        fit = np.exp(np.mean(np.log(_size(apart)) - np.log(scale)))
+        dots(left, widths, apart, 1)
+        fit = np.exp(np.mean(np.log(seeds_rms(apart)) - np.log(scale)))
         left.plot(widths, fit * scale, color=ORDERED[0], linestyle="--", label="√(1/n - 1/N)")
         left.set_xticks(widths, [str(int(n)) for n in widths])
-        label_axes(
-            left, "width n", f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})", legend=8
-        )
+        title = f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})"
+        label_axes(left, "width n", title, legend=8)
         for index, (start, name, law) in enumerate(((STEP, "all samples", 1.0), (BATCH, "one sample a step", 0.5))):
             steps, apart, power = by_step(results, start)
-            _dots(right, steps, apart, 2 + index)
-            fit = np.exp(np.mean(np.log(_size(apart)) - law * np.log(steps)))
-            right.plot(
-                steps, fit * steps**law, color=ORDERED[2 + index], linestyle="--", label=f"{name}: {power:.2f} fitted"
-            )
+            dots(right, steps, apart, 2 + index)
+            fit = np.exp(np.mean(np.log(seeds_rms(apart)) - law * np.log(steps)))
+            label = f"{name}: {power:.2f} fitted"
+            right.plot(steps, fit * steps**law, color=ORDERED[2 + index], linestyle="--", label=label)
         label_axes(right, "step ε", "D_T to the flow (dashed: powers 1 and ½)", legend=8)
         return figure
 
 
-def _size(apart: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.mean(np.square(apart), axis=1))
+def logarithm(n: np.ndarray, time: float) -> np.ndarray:
+    """Return √log(3 (T + 1) n²/δ + e), the factor in Theorem 2.3 that grows with the width.
+
+    Parameters
+    ----------
+    n
+        Widths.
+    time
+        The end T.
+    """
+    return np.sqrt(np.log(3 * (time + 1) * np.square(n) / _DELTA + np.e))
 
 
-def _dots(axes: Axes, x: np.ndarray, apart: np.ndarray, index: int) -> None:
-    axes.set(xscale="log", yscale="log")
-    axes.minorticks_off()
-    axes.plot(x, apart, ".", color=ORDERED[index], markersize=3, alpha=0.35)
-    axes.plot(x, _size(apart), "o", color=ORDERED[index], markersize=5)
+def _by_seed(x: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Fit the exponent of x seed by seed; NaN where a distance is 0."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(distances)
+    if not np.isfinite(logs).all():
+        return np.full(distances.shape[1], np.nan)
+    return np.polyfit(np.log(x), logs, 1)[0]
+
+
+def confidence(values: np.ndarray) -> tuple[float, float]:
+    """Return the mean of ``values`` and half the width of its 95 % confidence interval, by Student's t distribution.
+
+    Parameters
+    ----------
+    values
+        One value per seed.
+    """
+    if values.size < 2:
+        return float(values.mean()), float("inf")
+    half = float(stdtrit(values.size - 1, 1 - LEVEL / 2)) * float(values.std(ddof=1)) / values.size**0.5
+    return float(values.mean()), half
+
+
+def _interval(x: np.ndarray, distances: np.ndarray) -> str:
+    middle, half = confidence(_by_seed(x, distances))
+    return f"exponent {middle:.3f} ± {half:.3f}"
+
+
+def _contains(x: np.ndarray, distances: np.ndarray, expected: float) -> Judgement:
+    """Judge that the confidence interval of the mean exponent contains the expected one, and is narrow enough."""
+    found = _by_seed(x, distances)
+    if not np.isfinite(found).all() or found.size < 2:
+        return undecided("one seed shows no spread" if found.size < 2 else "a value is not finite")
+    middle, half = confidence(found)
+    inside = abs(middle - expected) <= half + 1e-9  # rounding, where seeds are equal
+    outcome = Outcome.FAILS if not inside else Outcome.HOLDS if half <= _STRICT else Outcome.UNDECIDED
+    agree = int(np.sum(np.abs(found - expected) <= _TOLERANCE))
+    return Judgement(outcome, f"95 % confidence interval over {plural(found.size)}", agree, found.size)
 
 
 def by_width(results: Results, typical: bool = False) -> tuple[np.ndarray, np.ndarray, float, int]:
-    """Widths, distances (a row for each), the fitted exponent, and N."""
+    """Return widths, distances (a row for each), the fitted exponent, and N; ``typical`` as in `distances`."""
     runs = {n: results[f"{WIDTH}{n}"] for n in values(results, "network.widths.0") if f"{WIDTH}{n}" in results}
     full = max(runs)
     widths = np.array(sorted(n for n in runs if n < full), float)
@@ -185,34 +277,7 @@ def by_width(results: Results, typical: bool = False) -> tuple[np.ndarray, np.nd
 
 
 def by_step(results: Results, start: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Steps, distances (a row for each), and the fitted exponent."""
+    """Return steps, distances (a row for each), and the fitted exponent, of the runs whose label has this start."""
     steps = np.array(sorted((h for h in values(results, "flow.rate") if f"{start}{h:g}" in results), reverse=True))
     apart = np.stack([distances(results[f"{start}{h:g}"], results[f"{start}{FLOW}"]) for h in steps])
     return steps, apart, fitted_exponent(steps, apart)
-
-
-def _of_width(results: Results) -> Claim:
-    widths, apart, power, full = by_width(results)
-    size = _size(apart)
-    naive = fitted_exponent(widths, apart)
-    return Claim(
-        text=f"D_T falls as (1/n - 1/N)^(1/2): the fitted exponent of n from {widths[0]:g} to {widths[-1]:g} is -0.5 "
-        f"within {_TOLERANCE:g}",
-        paper="Theorem 2.3: D_T ≤ e^(KT(1+rK)) (1/√n_min + √ε) √log(...)",
-        measured=f"exponent {power:.3f} over {plural(apart.shape[1])} (of n alone {naive:.3f}, as N = {full:,} is "
-        f"finite; of the root mean square over neurons, which has no largest of n to grow, "
-        f"{by_width(results, typical=True)[2]:.3f}); D_T from {size[0]:.2g} to {size[-1]:.2g}",
-        holds=bool(abs(power + 0.5) <= _TOLERANCE),
-    )
-
-
-def _of_step(results: Results) -> Claim:
-    found = {start: by_step(results, start) for start in (STEP, BATCH)}
-    powers = [found[start][2] for start in (STEP, BATCH)]
-    return Claim(
-        text=f"D_T falls as ε with all samples at each step and as √ε with single samples, within {_TOLERANCE:g}",
-        paper="Theorem 2.3: √ε",
-        measured=f"exponents {powers[0]:.3f} and {powers[1]:.3f}; at the smallest steps D_T is "
-        f"{_size(found[STEP][1])[-1]:.2g} and {_size(found[BATCH][1])[-1]:.2g}",
-        holds=bool(abs(powers[0] - 1) <= _TOLERANCE and abs(powers[1] - 0.5) <= _TOLERANCE),
-    )

@@ -1,6 +1,7 @@
 """Chen, Vanden-Eijnden, Bruna (2022): On feature learning in neural networks with global convergence guarantees.
 
 One file per experiment: `random_labels` (figures 1 and 5), `embedding` (2 and 6) and `scalings` (3, 4, 7 and 8).
+What they share is in `curves`.
 """
 
 from unlazy.papers.chen2022.embedding import AgainstSamples, AgainstSteps

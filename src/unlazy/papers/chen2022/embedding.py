@@ -1,33 +1,26 @@
 """Experiment 2: with a good embedding, a shallow network needs fewer samples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from unlazy.figures import band, bars, canvas
+from unlazy.figures import band
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, grid
-from unlazy.papers._curves import quadratic_times
-from unlazy.papers.chen2022._shared import AGREE, distance, sizes_of
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale
+from unlazy.papers._curves import mean_sd, titled_canvas
+from unlazy.papers.chen2022 import curves
+from unlazy.papers.chen2022.curves import AGREE, arranged, end_error, sizes_of
+from unlazy.papers.outcomes import increases, near, together
 
-
-@dataclass(frozen=True)
-class _Sizes:
-    widths: tuple[int, int]
-    samples: tuple[int, ...]
-    end: float
-    seeds: int
-
-
-_SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(widths=(512, 2048), samples=(100, 200, 300), end=10_000.0, seeds=3),
-    "paper": _Sizes(widths=(2048, 8192), samples=(100, 200, 400, 600), end=50_000.0, seeds=5),
+_SCALES: dict[Scale, Sizes] = {
+    "quick": Sizes(widths=(512, 2048), samples=(100, 200, 300), end=10_000.0, seeds=3),
+    "paper": Sizes(widths=(2048, 8192), samples=(100, 200, 400, 600), end=50_000.0, seeds=5),
 }
-_MODELS = {"augmented": "quadratic", "plain": "identity"}  # and the embedding of each
+_MODELS = {
+    "augmented": {"scaling": "mean-field", "embedding": "quadratic"},
+    "plain": {"scaling": "mean-field", "embedding": "identity"},
+}
 _BOTTOM = 1e-14  # of the loss axis: below is rounding
 _SETTING = (
     "f(x) = (1/m) Σ c_i relu(h_i(x)), d = 30, without an embedding (plain, h_i = w_i·x/√d) or on the quadratic one "
@@ -35,43 +28,21 @@ _SETTING = (
     "are means of ½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the "
     "paper's GD steps (step size 1, loss averaged over samples)"
 )
-_AXES = ("network.embedding", "network.width", "data.n")  # what tells runs apart
 
 
-def _settings(widths: Sequence[int], sizes: _Sizes) -> str:
+def _settings(widths: Sequence[int], sizes: Sizes) -> str:
     numbers = f"n = {sizes.samples[0]} to {sizes.samples[-1]}, t = {sizes.end:,.0f}, {sizes.seeds} seeds"
     return f"m = {' and '.join(map(str, widths))}, {numbers}"
 
 
-def recipe(scale: Scale, model: str, width: int, n: int, seeds: int | None) -> Recipe:
-    """Give the recipe of one curve; teacher and test set depend on the seed only, training samples on seed and n."""
-    sizes = _SCALES[scale]
-    return Recipe(
-        name=f"chen2022 embedding {model} m={width} n={n}",
-        data={"kind": "quadratic-teacher", "n": n, "d": 30, "n_test": 500},
-        network={
-            "kind": "two-layer",
-            "width": width,
-            "activation": "relu",
-            "scaling": "mean-field",
-            "embedding": _MODELS[model],
-        },
-        # Gram coordinates also where weights are fewer: there gates are averaged over a step, which halves the steps.
-        flow={"kind": "gradient-flow", "tolerance": 1e-3, "coordinates": "gram"},
-        times=quadratic_times(sizes.end),
-        probes=["train-loss", "test-loss"],
-        seeds=seeds or sizes.seeds,
-        dtype="float32",  # the chatter of ReLU gates is far above its rounding
-    )
-
-
 def _recipes(scale: Scale, widths: Sequence[int], seeds: int | None) -> dict[str, Recipe]:
-    return {
-        f"{model} m={m} n={n}": recipe(scale, model, m, n, seeds)
-        for m in widths
-        for n in _SCALES[scale].samples
-        for model in _MODELS
-    }
+    """Return the recipes of all curves at some widths; the teacher and the test set depend on the seed only."""
+    sizes = _SCALES[scale]
+    data = {"kind": "quadratic-teacher", "d": 30}
+    # Gram coordinates also where weights are fewer: there gates are averaged over a step, which halves the steps.
+    flow = {"kind": "gradient-flow", "tolerance": 1e-3, "coordinates": "gram"}
+    probes = ["train-loss", "test-loss"]
+    return curves.recipes("embedding", _MODELS, widths, sizes.samples, sizes, seeds, data, flow=flow, probes=probes)
 
 
 class AgainstSamples(Panel):
@@ -91,21 +62,14 @@ class AgainstSamples(Panel):
 
     def claims(self, results: Results) -> list[Claim]:
         """The augmented network has the lower test error at every n."""
-        (width,), samples = sizes_of(results)
-        return [_lower(results, (width,), samples)]
+        return [_lower(results)]
 
     def draw(self, results: Results) -> Figure:
         """Test error against n, a line for each model."""
-        figure, (axes,) = canvas()
-        (width,), samples = sizes_of(results)
-        runs = grid(results, *_AXES)
-        for index, model in enumerate(_MODELS):
-            ends = np.stack([_end(runs[_MODELS[model], width, n]) for n in samples], axis=1)
-            bars(axes, samples, ends, index, f"{model} shallow network")
-        axes.set(ylim=(0, None), xlabel="n", ylabel="test error, mean of ½ (f - y)²")
-        axes.set_title(f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}", fontsize=10)
-        axes.legend()
-        return figure
+        (width,), _ = sizes_of(results)
+        lines = {model: (f"{model} shallow network", index) for index, model in enumerate(_MODELS)}
+        title = f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}"
+        return curves.draw_end_errors(arranged(results, _MODELS, "embedding"), lines, title)
 
 
 class AgainstSteps(Panel):
@@ -126,38 +90,39 @@ class AgainstSteps(Panel):
     def claims(self, results: Results) -> list[Claim]:
         """Both widths give the same curves, and at both the augmented network has the lower test error."""
         widths, samples = sizes_of(results)
-        runs = grid(results, *_AXES)
-        curves = {(model, n): [runs[_MODELS[model], m, n] for m in widths] for model in _MODELS for n in samples}
+        runs = arranged(results, _MODELS, "embedding")
+        both = {(model, n): [runs[model, m, n] for m in widths] for model in _MODELS for n in samples}
         alike = [
             Claim(
                 text=f"{what} at m = {widths[0]} and m = {widths[1]} differ by less than {AGREE:.0%} of their {size} "
-                "(median over seeds and times)",
+                "(median over times)",
                 paper="the difference between the two choices of m is negligible",
-                measured=", ".join(f"{model} n = {n}: {share:.1%}" for (model, n), share in shares.items()),
-                holds=max(shares.values()) < AGREE,
+                measured=", ".join(f"{model} n = {n}: {share.max():.1%}" for (model, n), share in shares.items())
+                + " (largest over seeds)",
+                judged=together(near(share, 0.0, AGREE) for share in shares.values()),
             )
             for what, size, shares in (
-                ("test errors", "height", {key: _apart(*runs) for key, runs in curves.items()}),
-                ("training log-losses", "fall", {key: distance(*runs) for key, runs in curves.items()}),
+                ("test errors", "height", {key: _apart(*pair) for key, pair in both.items()}),
+                ("training log-losses", "fall", {key: curves.distance(*pair) for key, pair in both.items()}),
             )
         ]
-        return [*alike, _lower(results, widths, samples)]
+        return [*alike, _lower(results)]
 
     def draw(self, results: Results) -> Figure:
         """Training losses above test errors, a column for each n; colour tells the model and dashes the width."""
         widths, samples = sizes_of(results)
-        figure, axes = canvas(len(samples), 3.2 * len(samples), 5.8, rows=2)
-        figure.suptitle("chen2022, experiment 2: quadratic teacher, d = 30", fontsize=10)
-        above, below, runs = axes[: len(samples)], axes[len(samples) :], grid(results, *_AXES)
+        title = "chen2022, experiment 2: quadratic teacher, d = 30"
+        figure, axes = titled_canvas(title, len(samples), 3.2 * len(samples), 5.8, rows=2)
+        above, below, runs = axes[: len(samples)], axes[len(samples) :], arranged(results, _MODELS, "embedding")
         for column, n in enumerate(samples):
             for index, model in enumerate(_MODELS):
                 for dash, m in enumerate(widths):
-                    run, label = runs[_MODELS[model], m, n], f"{model}, m = {m}"
+                    run, label = runs[model, m, n], f"{model}, m = {m}"
                     band(above[column], run["time"].values, run["train-loss"].values, index, label, dash=dash)
                     band(below[column], run["time"].values, run["test-loss"].values, index, label, dash=dash)
             above[column].set(yscale="log", ylim=(_BOTTOM, None))
             above[column].set_title(f"n = {n}", fontsize=10)
-            below[column].set_xlabel("t (GD steps of size 1)")
+            below[column].set_xlabel(curves.STEPS)
         top = max(one.get_ylim()[1] for one in below)
         for one in below:
             one.set_ylim(0, top)  # one height for all n, so that columns can be compared
@@ -167,28 +132,24 @@ class AgainstSteps(Panel):
         return figure
 
 
-def _end(run: xr.Dataset) -> np.ndarray:
-    """Test error at the last time, seed by seed."""
-    return run["test-loss"].values[:, -1]
-
-
-def _lower(results: Results, widths: Sequence[int], samples: Sequence[int]) -> Claim:
-    """Compare the models on equal teachers, samples and tests, seed by seed: no spread between seeds can hide it."""
-    runs = grid(results, *_AXES)
-    pairs = [(m, n, *(_end(runs[_MODELS[model], m, n]) for model in _MODELS)) for m in widths for n in samples]
-    several = len(widths) > 1
+def _lower(results: Results) -> Claim:
+    """Compare the models seed by seed, because they have the same teachers, samples and tests."""
+    runs = arranged(results, _MODELS, "embedding")
+    widths, samples = sizes_of(results)
+    pairs = [(m, n, *(end_error(runs[model, m, n]) for model in _MODELS)) for m in widths for n in samples]
     return Claim(
-        text="for every n and every seed the augmented network ends with the lower test error",
+        text=f"for every n{' and m' if len(widths) > 1 else ''} the augmented network ends with the lower test error",
         paper="the augmented shallow NN achieves lower test error given the same number of training samples",
-        measured=", ".join(
-            (f"m = {m} " if several else "") + f"n = {n}: {augmented.mean():.3g} < {plain.mean():.3g} (means)"
+        measured="; ".join(
+            (f"m = {m} " if len(widths) > 1 else "")
+            + f"n = {n}: {mean_sd(augmented)} augmented, {mean_sd(plain)} plain"
             for m, n, augmented, plain in pairs
         ),
-        holds=all(bool(np.all(augmented < plain)) for _, _, augmented, plain in pairs),
+        judged=together(increases(augmented, plain) for _, _, augmented, plain in pairs),
     )
 
 
-def _apart(one: xr.Dataset, other: xr.Dataset) -> float:
-    """Median relative difference of two test errors, over seeds and times."""
+def _apart(one: xr.Dataset, other: xr.Dataset) -> np.ndarray:
+    """Return the median relative difference of two test errors over times, seed by seed."""
     a, b = one["test-loss"].values, other["test-loss"].values
-    return float(np.median(np.abs(a - b) / a))
+    return np.median(np.abs(a - b) / a, axis=1)

@@ -1,15 +1,14 @@
-"""Spherically symmetric inputs for ren2023: three laws of the radius, samples of any kind, and a source of fresh ones.
+"""Spherically symmetric inputs for ren2023: three laws of the radius, fixed samples, and a source of fresh ones.
 
-The target is relu(1 - |x|), or relu(1 - |P x|) with P the projection onto a ``subspace``: the first so many axes, which
-a network that starts symmetrically knows as little as any others (section 5 of the paper asks for it).
+The target is relu(1 - |x|), or relu(1 - |P x|) with P the projection onto a ``subspace`` (section 5 of the paper). The
+subspace is spanned by the first axes: a symmetric initialisation does not distinguish them from any others.
 
-Radii come from a table of the law's distribution function: the share of each of its cells is exact, and inside a cell
-(below 1e-3 wide in the bulk, 2 % in a tail) radii are spread evenly in 1/(1 + r). So a radius is found inside compiled
-code, which `sample_radii`, exact by rejection, cannot do.
+Radii come from a table of the law's distribution function: the probability of each cell is exact, and inside a cell
+(below 1e-3 wide in the bulk, 2 % in a tail) radii are spread evenly in 1/(1 + r). So a radius can be drawn in compiled
+code, unlike by `sample_radii`, which is exact by rejection.
 """
 
-from __future__ import annotations
-
+import dataclasses
 import functools
 import math
 from typing import Literal, get_args
@@ -24,27 +23,36 @@ from scipy import special
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
-from unlazy.data import Dataset, Source
-from unlazy.data import _checks as checks
+from unlazy.data import Dataset, Source, checks
 from unlazy.papers.ren2023.radial import radial_cdf, radial_quadrature
 
 RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
 
-_FARTHEST = 1e9  # where the table of the heavy-tailed law ends, and its tail 1/r begins
-_RAREST = 1e-12  # the smallest chance of a larger radius that samples go to
-_SEEN = 1e-6  # the smallest part of a law that can be drawn from, so that rounding does not matter
-_SURVIVAL = 1e-18  # where quadratures of light tails end
+_FARTHEST = 1e9  # radius at which the table of the heavy-tailed law ends and its tail 1/r begins
+_RAREST = 1e-12  # smallest P(|x| > r) of a sample
+_SMALLEST_PART = 1e-6  # smallest probability of a truncated law, so that rounding does not matter
+_SURVIVAL = 1e-18  # P(|x| > r) at which quadratures of light tails end
 
 
 class SphericalSource(Source):
-    """Fresh samples of a spherically symmetric law, with ren2023's target (its Appendix E trains on such).
+    """Fresh samples of a spherically symmetric law, with ren2023's target (used in its Appendix E).
 
-    - ``law``: "heavy-tailed" (section 2, with αβ = ``scale``), "gaussian" (N(0, scale²/d) in each coordinate, so that
-      |x| is near scale) or "ball" (uniform in the ball of radius ``scale``);
-    - ``stratified``: one radius from each of n equally likely shells, so that hardly any chance is left in radii;
-    - ``tail``: this share of the samples is drawn evenly in the logarithm of the chance P(|x| > r) instead, and all are
-      weighted to make up for it: far samples become frequent and light;
-    - ``truncate``: only |x| below this radius, as a law of its own.
+    Parameters
+    ----------
+    d
+        Number of inputs.
+    law, scale
+        "heavy-tailed" (section 2, with αβ = ``scale``), "gaussian" (N(0, scale²/d) in each coordinate, so that |x| is
+        near scale) or "ball" (uniform in the ball of radius ``scale``).
+    stratified
+        Draw one radius from each of n equally likely shells, which removes nearly all randomness of the radii.
+    tail
+        Share of the samples that is drawn uniformly in log P(|x| > r) instead; weights correct for it. Samples far
+        out become frequent and light.
+    truncate
+        Condition the law on |x| below this radius.
+    subspace
+        Dimension of the subspace on which the target depends; all of the space by default.
     """
 
     d: int = eqx.field(static=True)
@@ -64,17 +72,17 @@ class SphericalSource(Source):
         if self.truncate is not None:
             checks.positive("truncate", self.truncate)
             inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
-            if inside < _SEEN:
+            if inside < _SMALLEST_PART:
                 raise UserError(
                     f"Only {inside:.1g} of the inputs have |x| < truncate = {self.truncate:g}, too few to draw from: "
-                    "take a larger one."
+                    "use a larger radius."
                 )
         if self.subspace is not None:
             checks.count("subspace", self.subspace)
             checks.count("d", self.d, self.subspace)
 
     def draw(self, n: int, *, key: KeyLike) -> Dataset:
-        """Give n new samples, weighted where tails are."""
+        """Draw n new samples, with weights where ``tail`` is not 0."""
         place_key, direction_key = jax.random.split(as_key(key))
         beyond, weight = self._places(n, place_key)
         r = quantile(beyond, self.law, self.d, self.scale)
@@ -83,13 +91,13 @@ class SphericalSource(Source):
         return Dataset(x, target(x, self.subspace), weight=weight, name=f"{self.law}, d = {self.d}")
 
     def _places(self, n: int, key: PRNGKey) -> tuple[Float[Array, " n"], Float[Array, " n"] | None]:
-        """P(|x| > r) of each sample, and its weight."""
+        """Draw P(|x| > r) of each sample, and return it with the weights."""
         split_key, place_key = jax.random.split(key)
         place = jax.random.uniform(place_key, (n,))
         if self.stratified:
             place = (jnp.arange(n, dtype=place.dtype) + place) / n
         least = _RAREST
-        if self.truncate is not None:  # the law given |x| <= R: chances from P(|x| > R) to 1
+        if self.truncate is not None:  # given |x| <= R, P(|x| > r) lies between P(|x| > R) and 1
             least = max(least, float(survival(self.truncate, self.law, self.d, self.scale)))
         even = least + (1 - least) * place
         if not self.tail:
@@ -103,12 +111,28 @@ class SphericalSource(Source):
 
 
 def target(x: Inputs, subspace: int | None = None) -> Outputs:
-    """Give relu(1 - |P x|), with P the projection onto the first ``subspace`` axes, or no projection."""
+    """Compute relu(1 - |P x|).
+
+    Parameters
+    ----------
+    x
+        Inputs, one per row.
+    subspace
+        P projects onto so many of the first axes; without it, P is the identity.
+    """
     return jnp.maximum(1 - jnp.linalg.norm(x if subspace is None else x[:, :subspace], axis=1), 0)
 
 
 def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) -> np.ndarray:
-    """P(|x| > r) of each law, for r > 0."""
+    """Compute P(|x| > r) of a law.
+
+    Parameters
+    ----------
+    r
+        Radii above 0.
+    law, d, scale
+        As in `SphericalSource`.
+    """
     radius = np.asarray(r, float)
     if law == "heavy-tailed":
         return np.asarray(1 - radial_cdf(radius, d, scale))
@@ -119,9 +143,9 @@ def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) 
 
 @functools.lru_cache(maxsize=16)
 def _table(law: RadialLaw, d: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Chances P(|x| > r), rising from 0 to 1, and 1/(1 + r) there."""
+    """Tabulate P(|x| > r), rising from 0 to 1, and 1/(1 + r) there."""
     if law == "heavy-tailed":
-        # Oscillations of the density are about π/c long; a table of r up to bulk + 64 of them has tens of cells each.
+        # The density oscillates with a period of about π/c; each of the first 64 periods gets tens of cells.
         unit = math.exp(-math.lgamma(d / 2 + 1) / d) / (2 * math.sqrt(math.pi * d) * scale)  # 1/c
         near = np.linspace(0, (d / 2 + 64 * math.pi) * unit, 8192)[1:]
         radii = np.concatenate([near, np.geomspace(near[-1], max(_FARTHEST, 2 * near[-1]), 1024)[1:]])
@@ -136,10 +160,17 @@ def _table(law: RadialLaw, d: int, scale: float) -> tuple[np.ndarray, np.ndarray
 
 
 def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 1.0) -> Float[Array, " n"]:
-    """Give the radius r with P(|x| > r) = ``beyond``, by table."""
+    """Return the radius r with P(|x| > r) = ``beyond``, by interpolation in a table.
+
+    Parameters
+    ----------
+    beyond
+        Probabilities P(|x| > r).
+    law, d, scale
+        As in `SphericalSource`.
+    """
     chance, place = (jnp.asarray(values, beyond.dtype) for values in _table(law, d, scale))
-    found = jnp.interp(beyond, chance, place)
-    return 1 / found - 1
+    return 1 / jnp.interp(beyond, chance, place) - 1
 
 
 def spherical(
@@ -155,7 +186,17 @@ def spherical(
     *,
     key: KeyLike,
 ) -> Dataset:
-    """A fixed set of samples of a `SphericalSource`, whose options these are; test inputs are drawn without tails."""
+    """Draw a fixed set of samples of a `SphericalSource`.
+
+    Parameters
+    ----------
+    n, n_test
+        Number of training and of test samples; test samples are drawn with ``tail = 0``.
+    d, law, scale, stratified, tail, truncate, subspace
+        Options of `SphericalSource`.
+    key
+        A JAX key or a seed.
+    """
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train_key, test_key = jax.random.split(as_key(key))
@@ -163,17 +204,27 @@ def spherical(
     train = source.draw(n, key=train_key)
     if not n_test:
         return train
-    test = SphericalSource(d, law, scale, stratified, 0.0, truncate, subspace).draw(n_test, key=test_key)
+    test = dataclasses.replace(source, tail=0.0).draw(n_test, key=test_key)
     return Dataset(train.x, train.y, test.x, test.y, weight=train.weight, name=train.name)
 
 
 def spherical_quadrature(
     d: int, law: RadialLaw = "heavy-tailed", scale: float = 1.0, order: int = 8, far: float = 1e9
 ) -> Dataset:
-    """Nodes x = r e_1 in d dimensions, targets relu(1 - r) and weights: expectations over |x| without any chance.
+    """Return nodes x = r e_1 in d dimensions, targets relu(1 - r) and weights: a quadrature for expectations over |x|.
 
-    Right for what depends on |x| alone, as all does that a network of infinite width computes (ren2023 section 3). The
-    heavy-tailed law is `radial_quadrature`; the others get Gauss-Legendre panels, with an edge at the kink r = 1.
+    It is exact up to its order for functions of |x|, such as everything that a network of infinite width computes
+    (ren2023 section 3). The heavy-tailed law uses `radial_quadrature`; the others use Gauss-Legendre panels, with an
+    edge at the kink r = 1.
+
+    Parameters
+    ----------
+    d, law, scale
+        Number of inputs, and the law of `SphericalSource` with its scale.
+    order
+        Number of nodes per panel.
+    far
+        Radius at which the quadrature of the heavy-tailed law ends.
     """
     checks.count("d", d)
     checks.choice("law", law, get_args(RadialLaw))
@@ -194,7 +245,7 @@ def spherical_quadrature(
 
 
 def _light(d: int, law: RadialLaw, scale: float, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of a law without a heavy tail."""
+    """Return nodes and weights of a law without a heavy tail."""
     if law == "ball":
         end = scale
         log_density = lambda r: math.log(d) + (d - 1) * np.log(r) - d * math.log(scale)  # noqa: E731
@@ -203,7 +254,7 @@ def _light(d: int, law: RadialLaw, scale: float, order: int) -> tuple[np.ndarray
         rate = d / (2 * scale**2)
         constant = math.log(2) + d / 2 * math.log(rate) - math.lgamma(d / 2)
         log_density = lambda r: constant + (d - 1) * np.log(r) - rate * r**2  # noqa: E731
-    # Both have their mass within a few 1/√d of the end, so that panels as wide as that over 4 resolve them.
+    # Both laws have their mass within a few 1/√d of the end: panels a quarter as wide resolve it.
     edges = np.unique([*np.linspace(0, end, 16 + 4 * math.ceil(math.sqrt(d))), *([1.0] if end > 1 else [])])
     node, share = np.polynomial.legendre.leggauss(order)
     half = np.diff(edges)[:, None] / 2

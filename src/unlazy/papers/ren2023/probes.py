@@ -1,79 +1,68 @@
-"""The learner of ren2023 on its way: the slope α and shape of its first layer, its second layer, and what clips.
+"""Probes of the learner of ren2023: the slope α and shape of its first layer, its second layer, and active clips.
 
-All of these look at the two-block stack of eq. 1 (tied amplitudes |w| in block 1, rank 1), of finite or infinite width.
-With α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F.
+They apply to the two-block stack of eq. 1 (tied amplitudes |w| in block 1, rank 1), of finite or infinite width. With
+α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from unlazy._errors import UserError
-from unlazy._observation import Observation
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
-from unlazy.networks import (
-    Block,
-    MeanFieldStack,
-    Network,
-    SphericalLimit,
-    is_learner,
-    lengths,
-    pulls,
-    shares,
-    slope_of,
-    sphere_mean,
-)
-from unlazy.probes import Probe
+from unlazy.flows import velocity
+from unlazy.networks import Block, MeanFieldStack, Network, clipping, split_trained
+from unlazy.networks.blocks import lengths
+from unlazy.networks.limits import SphericalLimit, sphere_mean
+from unlazy.probes import Observation, Probe
 
-Seen = dict[str, Float[Array, "..."]]
+Values = dict[str, Float[Array, "..."]]
 
 
 def learner(network: Network) -> MeanFieldStack:
-    """The network as ren2023's learner, or a refusal."""
+    """Return the network if it is the learner of ren2023 eq. 1, and raise an error otherwise."""
     there = network.restore()
-    if not (isinstance(there, MeanFieldStack) and there.scalar and is_learner(there.blocks)):
+    if not (isinstance(there, MeanFieldStack) and there.scalar and clipping.is_learner(there.blocks)):
         raise UserError(
-            f"This probe looks at the learner of ren2023 eq. 1, and this {type(there).__name__} is none: leave it out."
+            f"This probe needs the learner of ren2023 eq. 1, and this {type(there).__name__} is not one: remove it."
         )
     return there
 
 
-learner.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it refuses networks, and makes none
+learner.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it checks networks and makes none
 
 
 def second(network: MeanFieldStack) -> Block:
-    """The second layer (w_2, b_2)."""
-    block = network.blocks[1]
-    assert isinstance(block, Block)
-    return block
+    """Return the second layer (w_2, b_2)."""
+    return cast(Block, network.blocks[1])
 
 
 def slope(network: MeanFieldStack) -> Scalar:
-    """α = C_Γ/√d E|w_1|²."""
+    """Compute α = C_Γ/√d E|w_1|²."""
     first = network.blocks[0]
     if isinstance(first, SphericalLimit):
         return first.slope
-    assert isinstance(first, Block)
-    return sphere_mean(first.inputs) * jnp.mean(jnp.sum(jnp.square(first.w), axis=1))
+    return sphere_mean(network.inputs) * jnp.mean(jnp.sum(jnp.square(cast(Block, first).w), axis=1))
 
 
 def top(network: MeanFieldStack, values: Float[Array, " n"]) -> Float[Array, " n"]:
-    """E σ(w_2 F + b_2) for given values of F."""
+    """Compute E σ(w_2 F + b_2) for given values of F."""
     return network.blocks[1](values[None])[0]
 
 
 def values(network: MeanFieldStack, x: Inputs) -> Float[Array, " n"]:
-    """F(x)."""
+    """Compute F(x)."""
     return network.blocks[0](x.T)[0]
 
 
 def weights_of(data: Dataset) -> Float[Array, " n"]:
-    """Shares of the samples in an expectation."""
+    """Return the share of each sample in an expectation."""
     each = jnp.ones(data.n, data.x.dtype) if data.weight is None else data.weight
     return each / jnp.sum(each)
 
@@ -84,8 +73,7 @@ class SecondLayer(Probe):
     δ_2 is the largest distance between two neurons (ren2023 section 4).
     """
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Look at the second layer."""
+    def __call__(self, obs: Observation) -> Values:
         block = second(learner(obs.network))
         b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
         rows = jnp.stack([block.w[:, 0], b], axis=1)
@@ -100,19 +88,51 @@ class SecondLayer(Probe):
         }
 
 
-class FirstLayer(Probe):
-    """α, and how far the first layer is from α |x|.
+class LayerSpeeds(Probe):
+    """How fast the flow, clipped or not, moves the learner: (w_2, b_2)' of every neuron, α', and the largest |w_1'|.
 
+    The speeds are those of gradient flow on the data of the run, whatever method trains the network. At infinite width
+    ``first`` is |ρ'|.
+    """
+
+    def __call__(self, obs: Observation) -> Values:
+        here = learner(obs.network)
+        trained, frozen = split_trained(here)
+
+        def look(leaves: MeanFieldStack) -> tuple[Array, Array, Array]:
+            network = eqx.combine(leaves, frozen)
+            block, first = second(network), network.blocks[0]
+            b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
+            rows = jnp.stack([block.w[:, 0], b], axis=1)
+            return (
+                rows,
+                slope(network),
+                first.radius[None] if isinstance(first, SphericalLimit) else cast(Block, first).w,
+            )
+
+        speeds = jax.jvp(look, (trained,), (velocity(trained, frozen, obs.data, obs.loss),))[1]
+        rows, alpha, first = speeds
+        return {"neurons": rows, "alpha": alpha, "first": jnp.max(lengths(jnp.atleast_2d(first)))}
+
+
+class FirstLayer(Probe):
+    """α, ρ, and how far the first layer is from α |x|.
+
+    - ``rho``: ρ, the root of the mean square length of first-layer neurons; α = C_Γ/√d ρ²;
     - ``tangential``: the largest |v̄(t) - v̄(0)| of a direction; ``radial``: the largest deviation of |v|² from its mean,
       as a share of it (Lemma 4.2 (a));
     - ``sphere`` and ``sphere_rms``: the largest and the root mean square of |F/α - 1| on the directions of the data;
     - ``l2``: the root of E[(F/α - |x|)²] over |x| <= ``reach`` (Lemma 4.3 (a)).
+
+    Parameters
+    ----------
+    reach
+        The radius up to which ``l2`` counts samples.
     """
 
     reach: float = eqx.field(static=True, default=1.0)
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Look at the first layer."""
+    def __call__(self, obs: Observation) -> Values:
         here, before = learner(obs.network), learner(obs.start)
         alpha = slope(here)
         r = lengths(obs.data.x)
@@ -127,6 +147,7 @@ class FirstLayer(Probe):
             moved = jnp.max(lengths(_directions(first.w) - _directions(origin.w)))
         return {
             "alpha": alpha,
+            "rho": jnp.sqrt(alpha / sphere_mean(here.inputs)),
             "tangential": moved,
             "radial": uneven,
             "sphere": jnp.max(jnp.abs(relative)),
@@ -140,11 +161,43 @@ def _directions(w: Float[Array, "m d"]) -> Float[Array, "m d"]:
     return w / jnp.where(length > 0, length, 1)[:, None]
 
 
+class ErrorByDegree(Probe):
+    """The mean square of F/α - 1 over the sphere, by degree of spherical harmonics.
+
+    - ``degree0``, ``degree1``, ``degree2``: its parts of these degrees; degree 0 vanishes by the definition of α;
+    - ``rest``: that of all higher degrees, which are even, as relu(z) = (z + |z|)/2; ``total``: the sum.
+
+    All are exact, without samples, and 0 at infinite width. With c_j = |w_j|²/(m_1 α), unit vectors u_j = w_j/|w_j|,
+    s = C_Γ/√d and t = u_i·u_j, they are sums of c_i c_j k(t) over pairs, where k is t/(4d) for degree 1,
+    N s²/(d+1)² P(t) for degree 2, with N = (d+2)(d-1)/2 and P(t) = (d t² - 1)/(d - 1), and (√(1-t²) + (π - arccos t) t)
+    /(2π d) for the whole of F/α. Independent neurons of equal length have on average 1/(4 d s² m_1) in degree 1,
+    N/((d+1)² m_1) in degree 2 and (1/(2 d s²) - 1)/m_1 in total. The error of eq. 6 is (w̄_2 α)²/2 E[|x|²; X_1] times
+    the total if directions do not depend on |x|.
+    """
+
+    def __call__(self, obs: Observation) -> Values:
+        here = learner(obs.network)
+        first, d, mean = here.blocks[0], here.inputs, sphere_mean(here.inputs)
+        names = ("degree0", "degree1", "degree2", "rest", "total")
+        if not isinstance(first, Block):
+            return {name: jnp.zeros_like(slope(here)) for name in names}
+        share = jnp.square(lengths(first.w)) / (first.width * slope(here))  # c_j
+        unit = _directions(first.w)
+        t = jnp.clip(unit @ unit.T, -1, 1)
+        harmonics = (d + 2) * (d - 1) / 2  # N, the number of harmonics of degree 2
+        zonal = (d * jnp.square(t) - 1) / max(d - 1, 1)
+        whole = (jnp.sqrt(1 - jnp.square(t)) + (jnp.pi - jnp.arccos(t)) * t) / (2 * jnp.pi * d)
+        one, two = t / (4 * d), harmonics * (mean / (d + 1)) ** 2 * zonal
+        rest = whole - mean**2 - one - two
+        parts = [jnp.square(mean * jnp.sum(share) - 1), *(share @ part @ share for part in (one, two, rest))]
+        every = jnp.stack([*parts, jnp.sum(jnp.stack(parts))])
+        return {name: every[place] for place, name in enumerate(names)}
+
+
 class LimitDistance(Probe):
     """How far f is from f̃: the root mean square of f - f̃ over the data, and relative to that of the targets."""
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Compare the two functions."""
+    def __call__(self, obs: Observation) -> Values:
         here, share = learner(obs.network), weights_of(obs.data)
         apart = top(here, values(here, obs.data.x)) - top(here, slope(here) * lengths(obs.data.x))
         rms = jnp.sqrt(share @ jnp.square(apart))
@@ -161,29 +214,12 @@ class LossDecomposition(Probe):
     - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| by the weights of the first layer.
     """
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Take the loss apart."""
+    def __call__(self, obs: Observation) -> Values:
         here = learner(obs.network)
-        first = here.blocks[0]
-        if not isinstance(first, Block):
-            raise UserError("A first layer of infinite width has no error to be told apart: leave this probe out.")
-        block, share, r = second(here), weights_of(obs.data), lengths(obs.data.x)
-        mean = jnp.mean(block.w[:, 0])
-        least = jnp.min(block.hidden(values(here, obs.data.x)[None]), axis=0)
-        inside = r < jnp.min(jnp.where(least > 0, jnp.inf, r))
-
-        def parts(w: Float[Array, "m d"]) -> Float[Array, " 4"]:
-            moved = eqx.tree_at(lambda one: one.blocks[0].w, here, w)
-            value, limit = values(moved, obs.data.x), slope(moved) * r
-            f, ideal = top(moved, value), top(moved, limit)
-            fit, apart = (0.5 * (share @ jnp.square(part)) for part in (obs.data.y - ideal, ideal - f))
-            cross = share @ ((obs.data.y - ideal) * (ideal - f))
-            error = 0.5 * jnp.square(mean) * (share @ jnp.where(inside, jnp.square(limit - value), 0))
-            return jnp.stack([fit, apart, cross, error])
-
-        fit, apart, cross, error = parts(first.w)
+        parts, w = loss_parts(here, obs.data)
+        fit, apart, cross, error = parts(w)
         whole = fit + apart + cross
-        rows = jax.jacrev(parts)(first.w)
+        rows = jax.jacrev(parts)(w)
         true = rows[0] + rows[1] + rows[2]
         size = jnp.sqrt(jnp.sum(jnp.square(true)))
         off = jnp.sqrt(jnp.sum(jnp.square(true - rows[0] - rows[3])))
@@ -198,38 +234,74 @@ class LossDecomposition(Probe):
         }
 
 
-class ClipActivity(Probe):
-    """Which clips of ren2023 eq. 4 are active: by v1, v2 and r2, the share of (sample, neuron) pairs, and how far.
+def loss_parts(
+    here: MeanFieldStack, data: Dataset
+) -> tuple[Callable[[Float[Array, "m d"]], Float[Array, " 4"]], Float[Array, "m d"]]:
+    """Return the four parts of `LossDecomposition`, L_1, L_2, L_3 and the error, as a function of w_1; and w_1 itself.
 
-    ``v1`` and so on are shares of the law's mass; ``v1_largest`` and so on are the longest pull over its bound: below 1
-    a clip does nothing. Both are exact over infinitely many neurons, too.
+    Parameters
+    ----------
+    here
+        The learner, with a first layer of finite width.
+    data
+        The samples.
+    """
+    first = here.blocks[0]
+    if not isinstance(first, Block):
+        raise UserError("A first layer of infinite width has no error: remove this probe, or use a finite width.")
+    share, r = weights_of(data), lengths(data.x)
+    mean, inside = jnp.mean(second(here).w[:, 0]), all_active(here, data)
+
+    def parts(w: Float[Array, "m d"]) -> Float[Array, " 4"]:
+        moved = eqx.tree_at(lambda one: one.blocks[0].w, here, w)
+        value, limit = values(moved, data.x), slope(moved) * r
+        f, ideal = top(moved, value), top(moved, limit)
+        fit, apart = (0.5 * (share @ jnp.square(part)) for part in (data.y - ideal, ideal - f))
+        cross = share @ ((data.y - ideal) * (ideal - f))
+        error = 0.5 * jnp.square(mean) * (share @ jnp.where(inside, jnp.square(limit - value), 0))
+        return jnp.stack([fit, apart, cross, error])
+
+    return parts, first.w
+
+
+def all_active(here: MeanFieldStack, data: Dataset) -> Bool[Array, " n"]:
+    """Return which samples lie in X_1, the largest ball in which all second-layer neurons are active (Lemma D.9)."""
+    r = lengths(data.x)
+    least = jnp.min(second(here).hidden(values(here, data.x)[None]), axis=0)
+    return r < jnp.min(jnp.where(least > 0, jnp.inf, r))
+
+
+class ClipActivity(Probe):
+    """Which clips of ren2023 eq. 4 are active, for each of v1, v2 and r2.
+
+    ``v1`` and so on are the shares of (sample, neuron) pairs that are clipped, weighted by the law of the inputs;
+    ``v1_largest`` and so on are the longest pull over its bound: below 1 the clip has no effect. Both are exact for
+    infinitely many neurons, too.
     """
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Compare pulls with their bounds."""
+    def __call__(self, obs: Observation) -> Values:
         here = learner(obs.network)
         if here.clip is None:
-            raise UserError("This network clips nothing: give it `clip`, or leave this probe out.")
+            raise UserError("This network has no clips: give it `clip`, or remove this probe.")
         first = here.blocks[0]
         assert isinstance(first, Block | SphericalLimit)
         f = here(obs.data.x)
-        share = shares(obs.loss, obs.data.weight, f)
+        share = clipping.shares(obs.loss, obs.data.weight, f)
         share = share / jnp.sum(share)
-        found = pulls(first, second(here), obs.data.x.T, slope_of(obs.loss, f, obs.data.y))
-        seen = {}
-        found_of = {"v1": found.first, "v2": found.weight, "r2": found.bias}
-        for (name, length), bound in zip(found_of.items(), here.clip, strict=True):
-            seen[name] = share @ jnp.mean((length > bound).astype(f.dtype), axis=0)
-            seen[f"{name}_largest"] = jnp.max(length) / bound
+        found = clipping.pulls(first, second(here), obs.data.x.T, clipping.slope_of(obs.loss, f, obs.data.y))
+        active, names = {}, ("v1", "v2", "r2")
+        for name, length, bound in zip(names, (found.first, found.weight, found.bias), here.clip, strict=True):
+            active[name] = share @ jnp.mean((length > bound).astype(f.dtype), axis=0)
+            active[f"{name}_largest"] = jnp.max(length) / bound
         if isinstance(first, SphericalLimit):
             pull = jnp.abs(found.signal) * first.radius * first.radii(obs.data.x.T)
-            seen["v1"] = share @ _beyond(here.clip[0] / jnp.maximum(pull, jnp.finfo(f.dtype).tiny), first.dimension)
-            seen["v1_largest"] = 2 * jnp.max(pull) / here.clip[0]
-        return seen
+            active["v1"] = share @ _beyond(here.clip[0] / jnp.maximum(pull, jnp.finfo(f.dtype).tiny), first.inputs)
+            active["v1_largest"] = 2 * jnp.max(pull) / here.clip[0]
+        return active
 
 
 def _beyond(ratio: Float[Array, " n"], d: int) -> Float[Array, " n"]:
-    """P(z > 0, √(1 + 3 z²) > ratio) for a coordinate z of a direction, where z² has the law Beta(½, (d-1)/2)."""
+    """Compute P(z > 0, √(1 + 3 z²) > ratio) for a coordinate z of a direction: z² has the law Beta(½, (d-1)/2)."""
     least = (jnp.square(jnp.clip(ratio, 1, 2)) - 1) / 3  # of z²
     half = jnp.asarray(0.5, ratio.dtype)
     # At 1 the share is 0, which betainc only comes close to; and with d = 1 all z² are 1.
@@ -240,7 +312,12 @@ def _beyond(ratio: Float[Array, " n"], d: int) -> Float[Array, " n"]:
 class RadialProfile(Probe):
     """The function f along rays: mean, smallest and largest value over some directions, and f̃.
 
-    Radii go from ``low`` to ``high``; the directions are drawn once, from ``seed``.
+    Parameters
+    ----------
+    low, high, count
+        Smallest and largest radius, and the number of radii.
+    directions, seed
+        Number of directions, and the seed from which they are drawn.
     """
 
     low: float = eqx.field(static=True, default=0.0)
@@ -249,10 +326,9 @@ class RadialProfile(Probe):
     directions: int = eqx.field(static=True, default=32)
     seed: int = eqx.field(static=True, default=0)
 
-    def __call__(self, obs: Observation) -> Seen:
-        """Look along the rays."""
+    def __call__(self, obs: Observation) -> Values:
         if not (0 <= self.low < self.high < float("inf") and self.count >= 2 and self.directions >= 1):
-            raise UserError(f"Rays go from low >= 0 to a larger high, in 2 points or more, not {self!r}.")
+            raise UserError(f"Rays need 0 <= low < high, count >= 2 and directions >= 1, not {self!r}.")
         here, dtype = learner(obs.network), obs.data.y.dtype
         drawn = jax.random.normal(jax.random.key(self.seed), (self.directions, here.inputs), dtype)
         ends = values(here, drawn / lengths(drawn)[:, None])

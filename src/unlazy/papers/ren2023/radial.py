@@ -19,7 +19,7 @@ from scipy import special
 
 from unlazy._errors import UserError
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
-from unlazy.data import _checks as checks
+from unlazy.data import checks
 from unlazy.data._base import Dataset, draw_twice, generator
 
 Radii = float | list[float] | np.ndarray | Array
@@ -28,7 +28,7 @@ _FAR = 1e6  # beyond this u, J² + Y² is its large-argument expansion to 1e-12 
 
 
 def _rate(d: int, scale: float) -> float:
-    """Give c = 2π R_d αβ √d, after refusing a dimension or scale that has no such law."""
+    """Return c = 2π R_d αβ √d, after checking that the law exists for this dimension and scale."""
     checks.count("d", d)
     checks.positive("scale", scale)
     return 2 * math.sqrt(math.pi * d) * scale * math.exp(math.lgamma(d / 2 + 1) / d)
@@ -42,16 +42,35 @@ def _arguments(r: Radii, c: float) -> np.ndarray:
 
 
 def radial_density(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
-    """Density p(r) = (d / r) J_{d/2}(c r)² of the radius (ren2023, Lemma B.1)."""
+    """Compute the density p(r) = (d / r) J_{d/2}(c r)² of the radius (ren2023, Lemma B.1).
+
+    Parameters
+    ----------
+    r
+        Radii above 0.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    """
     u = _arguments(r, _rate(d, scale))
     return np.asarray(d / np.asarray(r, float) * special.jv(d / 2, u) ** 2)
 
 
 def radial_cdf(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
-    """Probability that the radius is below r, exact to rounding.
+    """Compute the probability that the radius is below r, exact to rounding.
 
     F = J_ν² + 2 Σ_{k>=1} J_{ν+k}² at u = c r. For u > ν that sum is long and its complement short, because the squares
     of all integer orders sum to 1 and those of all half-integer orders to Si(2u)/π.
+
+    Parameters
+    ----------
+    r
+        Radii above 0.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
     """
     u = _arguments(r, _rate(d, scale))
     near = u <= d / 2
@@ -86,13 +105,94 @@ def _cdf_by_low_orders(u: np.ndarray, d: int) -> np.ndarray:
     return 1 - (missing + high**2)
 
 
+def truncated_moment(power: float, reach: float, d: int, scale: float = 1.0) -> float:
+    """Compute E[|x|^p; |x| <= R] = d c^-p ∫_0^(cR) u^(p-1) J_{d/2}(u)² du, by panels that end at R.
+
+    Parameters
+    ----------
+    power
+        The power p, 0 or more.
+    reach
+        The radius R.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    """
+    c = _rate(d, scale)
+    end = float(_arguments(reach, c))
+    u, width = _gauss_legendre(_grid(0.0, end, min(np.pi, c / 16, end)), 8)
+    return float(d / c**power * np.sum(width * u ** (power - 1) * special.jv(d / 2, u) ** 2))
+
+
+def truncated_mean_bounds(reach: float, d: int, scale: float = 1.0) -> tuple[float, float]:
+    """Compute bounds of E[|x|; |x| <= R] that are logarithms of R: Lemma B.2 (c) of ren2023, with constants.
+
+    With ν = d/2, J_ν = M cos θ and Y_ν = M sin θ, θ' = 2/(π u M²), the integral of J_ν² du is that of (π/2) u M⁴ cos²θ
+    dθ. As u M² and M² fall (ν >= ½), an interval of length π in θ has at least half of what ∫ M² du has over the next
+    one. The first begins at u = 0 and ends at j, the first zero of J_ν, and M² >= 2/(π u) (Watson, 13.74), so that
+
+        E[|x|; |x| <= R] >= (d/(π c)) log(c R/j),    j <= ν + 1.855758 ν^(1/3) + 1.033151 ν^(-1/3)  (Qu and Wong, 1999).
+
+    From above, J_ν rises up to ν, and J_ν² <= M² <= (2/π)/√(u² - ν²) beyond, so that E[|x|; |x| <= R] is at most
+    (d/c) (ν J_ν(ν)² + (2/π) arcosh(c R/ν)).
+
+    Parameters
+    ----------
+    reach
+        The radius R.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    """
+    c, nu = _rate(d, scale), d / 2
+    end = float(_arguments(reach, c))
+    zero = nu + 1.855758 * nu ** (1 / 3) + 1.033151 * nu ** (-1 / 3)
+    lower = d / (math.pi * c) * max(math.log(end / zero), 0.0)
+    upper = d / c * (nu * float(special.jv(nu, nu)) ** 2 + 2 / math.pi * math.acosh(max(end / nu, 1.0)))
+    return lower, upper
+
+
+def density_bound(low: float, high: float, d: int, scale: float = 1.0) -> float:
+    """Bound P(low <= |x| <= high) by (2 d/(π c)) (1/low - 1/high) / √(1 - (d/(2 c low))²), for c low > d/2.
+
+    The density (d/r) J² is at most (2 d/π)/(r √(c² r² - ν²)) (Watson, 13.74): Lemma B.1 of ren2023 with a constant.
+
+    Parameters
+    ----------
+    low, high
+        The ends of an interval of radii; ``high`` may be infinite.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    """
+    c = _rate(d, scale)
+    share = d / (2 * c * low)
+    if share >= 1:
+        return 1.0
+    return min(2 * d / (math.pi * c) * (1 / low - 1 / high) / math.sqrt(1 - share**2), 1.0)
+
+
 def sample_radii(n: int, d: int, scale: float = 1.0, *, key: KeyLike) -> Float[np.ndarray, " n"]:
     """Draw n radii exactly, by rejection.
 
     Right of ν, J_ν(u)² <= (2/π) / √(u² - ν²) (Watson, 13.74), so that u = ν / cos θ with θ ~ U(0, π/2) is an envelope
     of mass 2. Left of ν the density rises (for d = 1 it falls from 2/π), so a constant is one. A proposal costs one
-    Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is kept. The key seeds a NumPy generator, so this does
-    not run under ``jit``.
+    Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is accepted. The key seeds a NumPy generator, so this
+    does not run under ``jit``.
+
+    Parameters
+    ----------
+    n
+        Number of radii.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    key
+        Random key or seed.
     """
     c = _rate(d, scale)
     checks.count("n", n, 0)
@@ -117,8 +217,19 @@ def sample_radii(n: int, d: int, scale: float = 1.0, *, key: KeyLike) -> Float[n
 def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: KeyLike) -> Dataset:
     """Draw inputs from the heavy-tailed law of ren2023, with its target y = relu(1 - |x|).
 
-    Radii are drawn exactly (``sample_radii``), directions uniformly. ``scale`` is the paper's αβ, which it leaves open;
-    at 1 the bulk of |x| begins near 1/3, and about 79 % of the inputs lie where the target is not 0 (d = 100).
+    Radii are drawn exactly by `sample_radii`, directions uniformly.
+
+    Parameters
+    ----------
+    n, n_test
+        Numbers of training and of test samples.
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ, which it leaves open. At 1 the bulk of |x| begins near 1/3, and about 79 % of the inputs lie
+        where the target is not 0 (d = 100).
+    key
+        Random key or seed.
     """
     dtype = jnp.result_type(float)
 
@@ -133,14 +244,27 @@ def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: Ke
 
 
 def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 2.0, far: float = 1e9) -> Dataset:
-    """Nodes r of shape (N, 1), targets relu(1 - r) and weights ω with Σ ω g(r) = E g(|x|) and Σ ω = 1.
+    """Return nodes r of shape (N, 1), targets relu(1 - r) and weights ω with Σ ω g(r) = E g(|x|) and Σ ω = 1.
 
     Up to r = ``bulk`` and over the first 64 oscillations, Gauss-Legendre panels of ``order`` nodes resolve every
     oscillation of J_ν², with a panel edge at the target's kink r = 1. Over 16 more oscillations a smooth step turns
     J_ν² into its average (J_ν² + Y_ν²) / 2, which leaves no boundary term, and from there panels in 1/u, each twice as
     long as the one before, go out to r = ``far`` and then to infinity. At order 8 the mass, and the mean of a g that is
     smooth between 0, 1 and infinity, are right to about 1e-9; a kink of g at r = a elsewhere costs up to 2e-5 a. At
-    most 4096 oscillations are resolved: a ``scale`` so large that r = 1 lies beyond them sees their average there.
+    most 4096 oscillations are resolved: with a ``scale`` so large that r = 1 lies beyond them, their average is used.
+
+    Parameters
+    ----------
+    d
+        Dimension of the inputs.
+    scale
+        The paper's αβ.
+    order
+        Nodes of each panel.
+    bulk
+        Radius up to which every oscillation is resolved.
+    far
+        Radius up to which panels double their length.
     """
     c = _rate(d, scale)
     checks.count("order", order, 2)

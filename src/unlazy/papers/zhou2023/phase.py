@@ -1,39 +1,29 @@
 """Beyond the paper: where networks are lazy and where they condense, over the size of the start and the width."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from unlazy.figures import canvas
 from unlazy.lab import Recipe, draw_data, parse
-from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, by_scale, option
-from unlazy.papers._curves import exponent
-from unlazy.papers.zhou2023._shared import NEAR, NEARLY_ALL, SPREAD, STAND_IN, fall, look, pictures_of, pictures_shown
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
+from unlazy.papers._curves import exponent, titled_canvas
+from unlazy.papers.outcomes import at_least, increases, ordered, together, undecided
+from unlazy.papers.zhou2023 import condensation as c
+from unlazy.papers.zhou2023.claims import NEAR, NEARLY_ALL, SPREAD, observe, percent
+from unlazy.papers.zhou2023.condensation import STAND_IN
 from unlazy.papers.zhou2023.theorems import linearise
 
-
-@dataclass(frozen=True)
-class _Sizes:
-    n: int
-    gammas: tuple[float, ...]
-    widths: tuple[int, ...]
-
-
-_SCALES: dict[Scale, _Sizes] = {
-    "quick": _Sizes(20, (0.5, 1.0, 1.5, 2.0, 3.0, 4.0), (16, 64, 256)),
-    "paper": _Sizes(100, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0), (16, 64, 256, 1024)),
+_GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
+_SCALES: dict[Scale, Sizes] = {
+    "quick": Sizes(n=20, gammas=(0.5, 1.0, 1.5, 2.0, 3.0, 4.0), widths=(16, 64, 256)),
+    "paper": Sizes(n=100, gammas=_GAMMAS, widths=(16, 64, 256, 1024)),
 }
 _KERNEL = 5
-_HALF = 0.5  # the share of its loss that each network has learnt away when it is observed
+_HALF = 0.5  # the share by which the loss of each network has fallen when it is observed
 # Times in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
 # from large outputs, which they have to unlearn first.
 _GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
@@ -59,53 +49,51 @@ def expected(gamma: float) -> float:
     return gamma - 1 if gamma < 1 else (gamma - 1) / 2
 
 
-def recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Recipe:
-    """Give the recipe of one point of the map: all weights from N(0, ε²) with ε = M^(-γ/2)."""
+def _recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Recipe:
+    """Return the recipe of one point of the map: all weights from N(0, ε²) with ε = M^(-γ/2)."""
     epsilon = float(channels) ** (-gamma / 2)
-    data = pictures_of("mnist", scale, _SCALES[scale].n)
-    options: dict[str, Any] = {"data": data, "seeds": seeds or 1, "same_data": True}
-    network = {"kind": "conv-net", "channels": [channels], "kernel": _KERNEL, "scale": epsilon, "rescaled": True}
+    data = c.pictures_of("mnist", scale, _SCALES[scale].n)
     largest, power = _strength(Recipe(data=data, network="conv-net", times=[0.0]).json(), _KERNEL)
     unit = needed(largest, power, channels, epsilon)
-    return Recipe(
-        name=f"zhou2023 phase γ={gamma:g} M={channels}",
-        network=network,
-        flow={"kind": "gradient-flow", "tolerance": 1e-3},
+    return c.flow_recipe(
+        f"phase γ={gamma:g} M={channels}",
+        data,
+        (channels, _KERNEL, epsilon),
+        seeds,
+        tolerance=1e-3,
         times=[float(unit * share) for share in ((*_GRID, *_LATE) if gamma < 1 else _GRID)],
         probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],
         dtype="float32",
-        **options,
     )
 
 
 @functools.lru_cache(maxsize=8)
 def _strength(written: str, kernel: int) -> tuple[float, float]:
-    """Give λ_1 and mean(y²) for the images of a recipe, which all points of the map share."""
+    """Return λ_1 and mean(y²) for the images of a recipe, which all points of the map share."""
     (images,) = draw_data(parse(json.loads(written)))
     return float(linearise(images, kernel).values[0]), float(np.mean(np.square(images.y)))
 
 
-@dataclass(frozen=True)
-class Point:
-    """What is seen of one network when its loss has halved."""
+class Point(NamedTuple):
+    """What is measured on one network when its loss has halved, one value per seed."""
 
-    pairs: float  # share of pairs of kernels with |cos| > 0.95
-    change: float  # |θ_W - θ_W(0)| / |θ_W(0)|
-    halved: bool
+    pairs: np.ndarray  # share of pairs of kernels with |cos| > 0.95
+    change: np.ndarray  # |θ_W - θ_W(0)| / |θ_W(0)|
+    halved: bool  # for every seed
 
 
 def measure(run: xr.Dataset) -> Point:
-    """Measure where the loss (median over seeds) has halved, at the end if it never does."""
-    falls = np.median(fall(run), axis=0)
-    enough = np.flatnonzero(falls >= _HALF)
-    at = int(enough[0]) if enough.size else len(falls) - 1
+    """Measure where the loss of each seed has halved, at the end if it never does."""
+    enough = c.fall(run) >= _HALF
+    at = np.where(enough.any(axis=1), np.argmax(enough, axis=1), enough.shape[1] - 1)
     weights = run["input-weights.conv1"].values
-    moved = np.linalg.norm(weights[:, at] - weights[:, 0], axis=(1, 2)) / np.linalg.norm(weights[:, 0], axis=(1, 2))
-    return Point(look(run, "conv1", at).pairs, float(moved.mean()), bool(enough.size))
+    start, then = weights[:, 0], weights[np.arange(len(weights)), at]
+    moved = np.linalg.norm(then - start, axis=(1, 2)) / np.linalg.norm(start, axis=(1, 2))
+    return Point(observe(run, "conv1", at).pairs, moved, bool(enough.any(axis=1).all()))
 
 
 def point_of(run: xr.Dataset) -> tuple[float, int]:
-    """Give γ = -log ε² / log M, free of rounding, and M of a stored run."""
+    """Return γ = -log ε² / log M, free of rounding, and M of a stored run."""
     epsilon, channels = option(run, "network.scale"), option(run, "network.channels.0")
     return round(-2 * math.log(epsilon) / math.log(channels), 9), channels
 
@@ -138,71 +126,68 @@ class PhaseMap(Panel):
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """Every point, at times that depend on the images, which are drawn for that."""
         sizes = _SCALES[scale]
-        return {f"γ={gamma:g} M={m}": recipe(scale, gamma, m, seeds) for gamma in sizes.gammas for m in sizes.widths}
+        return {f"γ={gamma:g} M={m}": _recipe(scale, gamma, m, seeds) for gamma in sizes.gammas for m in sizes.widths}
 
     def claims(self, results: Results) -> list[Claim]:
         """The boundary lies at γ = 1; kernels condense beyond it only."""
         gammas, widths, found = _map(results)
         halved = all(one.halved for one in found.values())
-        slopes = {gamma: exponent(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
+        changes = {gamma: np.stack([found[gamma, m].change for m in widths], axis=1) for gamma in gammas}
+        slopes = {gamma: np.array([exponent(widths, one) for one in every]) for gamma, every in changes.items()}
         pairs = {gamma: [found[gamma, m].pairs for m in widths] for gamma in gammas}
-        lazy, rich = [g for g in gammas if g < 1], [g for g in gammas if g > 1]
+        beyond = {gamma: np.sign(gamma - 1) * slope for gamma, slope in slopes.items() if gamma != 1}
+        not_there = undecided("not every loss has halved")
         return [
             Claim(
                 text="the relative change of the weights falls with M for every γ < 1 and grows with M for every γ > 1 "
-                "(exponent p of a fit M^p), when all losses have halved",
+                "(exponent p of a fit M^p for each seed), when all losses have halved",
                 paper="the relative change as the width approaches infinity is 0 in the linear regime and infinite in "
                 "the condensed one (section 2); Theorem 1 asks for γ > 1",
                 measured=", ".join(
-                    f"γ={gamma:g}: p = {slope:+.2f} (linear flow {expected(gamma):+.2f})"
+                    f"γ={gamma:g}: p = {slope.mean():+.2f} (linear flow {expected(gamma):+.2f})"
                     for gamma, slope in slopes.items()
                 ),
-                holds=halved and all(slopes[g] < 0 for g in lazy) and all(slopes[g] > 0 for g in rich),
+                judged=together(increases(np.zeros(slope.size), slope) for slope in beyond.values())
+                if halved
+                else not_there,
             ),
             Claim(
-                text=f"kernels condense far beyond that line only: less than {SPREAD:.0%} of pairs have |cos| > "
+                text=f"kernels condense far beyond that line only: at most {SPREAD:.0%} of pairs have |cos| > "
                 f"{NEAR:g} for γ up to 1 at every M, and at the largest γ more with every M, at least "
                 f"{NEARLY_ALL:.0%} at the largest",
                 paper="condensation is a frequent occurrence in the non-linear regime",
-                measured="; ".join(
-                    f"γ={gamma:g}: {', '.join(f'{share:.1%}' for share in shares)}" for gamma, shares in pairs.items()
-                )
+                measured="; ".join(f"γ={gamma:g}: {', '.join(map(percent, shares))}" for gamma, shares in pairs.items())
                 + f" (M = {', '.join(map(str, widths))})",
-                holds=halved
-                and all(max(pairs[g]) < SPREAD for g in gammas if g <= 1)
-                and all(a < b for a, b in pairwise(pairs[gammas[-1]]))
-                and pairs[gammas[-1]][-1] >= NEARLY_ALL,
+                judged=together(
+                    [
+                        *(at_least(1 - np.max(pairs[g], axis=0), 1 - SPREAD) for g in gammas if g <= 1),
+                        ordered(pairs[gammas[-1]], paired=False),
+                        at_least(pairs[gammas[-1]][-1], NEARLY_ALL),
+                    ]
+                )
+                if halved
+                else not_there,
             ),
         ]
 
     def draw(self, results: Results) -> Figure:
         """Two maps, γ across and M up."""
         gammas, widths, found = _map(results)
-        figure, axes = canvas(2, 9.4, 3.8)
-        pairs = np.array([[found[gamma, m].pairs for gamma in gammas] for m in widths])
-        change = np.array([[found[gamma, m].change for gamma in gammas] for m in widths])
-        _cells(figure, axes[0], gammas, widths, pairs, "share of pairs with |cos| > 0.95", (0.0, 1.0))
-        ends = (math.floor(np.log10(change.min())), math.ceil(np.log10(change.max())))
-        _cells(figure, axes[1], gammas, widths, np.log10(change), "log₁₀ of the relative change of the weights", ends)
-        figure.suptitle(f"Lazy and condensed, {pictures_shown(results)}", fontsize=10)
+        figure, axes = titled_canvas(f"Lazy and condensed, {c.pictures_shown(results)}", 2, 9.4, 3.8)
+        pairs = np.array([[found[gamma, m].pairs.mean() for gamma in gammas] for m in widths])
+        change = np.log10([[found[gamma, m].change.mean() for gamma in gammas] for m in widths])
+        border = float(np.interp(1.0, gammas, np.arange(len(gammas))))  # γ = 1, between the cells on its sides
+        maps = {
+            "share of pairs with |cos| > 0.95": (pairs, 0.0, 1.0),
+            "log₁₀ of the relative change of the weights": (change, math.floor(change.min()), math.ceil(change.max())),
+        }
+        for one, (title, (values, low, high)) in zip(axes, maps.items(), strict=True):
+            picture = one.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=low, vmax=high)
+            one.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+            one.set_yticks(range(len(widths)), [str(m) for m in widths])
+            one.axvline(border, color="white", linestyle="--", linewidth=1)
+            one.grid(visible=False)
+            one.set(xlabel="γ = -log ε² / log M", ylabel="M")
+            one.set_title(title, fontsize=9)
+            figure.colorbar(picture, ax=one)
         return figure
-
-
-def _cells(
-    figure: Figure,
-    axes: Axes,
-    gammas: Sequence[float],
-    widths: Sequence[int],
-    values: np.ndarray,
-    title: str,
-    ends: tuple[float, float],
-) -> None:
-    """Draw a cell for each point, and the line γ = 1 between those on its sides."""
-    picture = axes.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=ends[0], vmax=ends[1])
-    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-    axes.set_yticks(range(len(widths)), [str(m) for m in widths])
-    axes.axvline(float(np.interp(1.0, gammas, np.arange(len(gammas)))), color="white", linestyle="--", linewidth=1)
-    axes.grid(visible=False)
-    axes.set(xlabel="γ = -log ε² / log M", ylabel="M")
-    axes.set_title(title, fontsize=9)
-    figure.colorbar(picture, ax=axes)

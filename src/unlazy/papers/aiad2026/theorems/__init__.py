@@ -1,19 +1,23 @@
 """Theory of aiad2026: Low-rank structure is sufficient for global convergence, a mean-field perspective.
 
-`dynamics` has how channels move (eq. 10, 16), `one_spike` and `two_spikes` what that does on one point and on two
-(Lemmas H.1 and H.2, Theorem 3.1), `limit_point` where training may come to rest (Theorem 2.2), and `width` what holds
-of finite networks (Lemmas D.1 and E.2) and how far they are from their limit (Theorem 2.3, Corollary G.1; the rates are
-in `unlazy.theory.coupling`).
+`well_posed` is about the ODEs (Theorem 2.1, Lemmas D.2 to D.4, with the operator of `picard`), `dynamics` describes how
+channels move (eq. 10, 16), `one_spike` and `two_spikes` the consequences on one and on two points (Lemmas H.1 and H.2,
+Theorem 3.1), `span` what frozen features span (Theorem C.1), `limit_point` where training may come to rest (Theorem
+2.2), `forward` bounds on layers (Lemmas D.1, E.2 and F.1), and `width` the distance of finite networks from the limit
+(Theorem 2.3, Corollary G.1; `unlazy.theory.coupling` measures the rates). `setting` holds what the theorems have in
+common, `problems` the runs on which they are tried.
 """
 
 from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove, KernelBumps, channel_speed
+from unlazy.papers.aiad2026.theorems.forward import ForwardBound, ForwardLipschitz
 from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal, subgaussian
 from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaces, OneSparse, Spike, spike
+from unlazy.papers.aiad2026.theorems.picard import Path, Picard, apart
+from unlazy.papers.aiad2026.theorems.span import FeaturesSpan
 from unlazy.papers.aiad2026.theorems.two_spikes import Lead, LeadGrows, leads
+from unlazy.papers.aiad2026.theorems.well_posed import BoundedSets, Contraction, WeightBounds, WellPosed, growth
 from unlazy.papers.aiad2026.theorems.width import (
     Constants,
-    ForwardBound,
-    ForwardLipschitz,
     LossNearItsLimit,
     Measured,
     NearItsLimit,
@@ -22,8 +26,11 @@ from unlazy.papers.aiad2026.theorems.width import (
 )
 
 __all__ = [
+    "BoundedSets",
     "ChannelsMove",
     "Constants",
+    "Contraction",
+    "FeaturesSpan",
     "ForwardBound",
     "ForwardLipschitz",
     "HalfSpaces",
@@ -35,9 +42,15 @@ __all__ = [
     "Measured",
     "NearItsLimit",
     "OneSparse",
+    "Path",
+    "Picard",
     "Spike",
+    "WeightBounds",
+    "WellPosed",
+    "apart",
     "channel_speed",
     "constants",
+    "growth",
     "leads",
     "measure",
     "spike",

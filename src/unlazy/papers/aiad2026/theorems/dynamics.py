@@ -1,59 +1,40 @@
 """How channels move: eq. 10, and its closed form on finitely many points, eq. 16."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import ClassVar, cast
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory, velocity
-from unlazy.networks import Block, MeanFieldStack, Network, Samples, split_trained
-from unlazy.papers.aiad2026.theorems._setting import (
-    AUTHORS,
-    DRIVE,
-    Setting,
-    driven,
-    few_points,
-    from_start,
-    integrated,
-    is_driven,
-)
+from unlazy.networks import Block, MeanFieldStack, Samples, split_trained
+from unlazy.papers.aiad2026.probes import ChannelDrive
+from unlazy.papers.aiad2026.theorems import problems
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, driven, from_start, integrated, is_driven
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict
-from unlazy.theory._runs import gradient_flow, rounding
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
+from unlazy.theory.hypotheses import gradient_flow, rounding
 
-_COARSE = 1e-3  # an integral over time that is known no better, as a share of what moved, says nothing
+_COARSE = 1e-3  # an integral over time with a larger error, as a share of the movement, says nothing
 
 
 class _OnFixedFeatures(Theorem[Setting]):
-    """What eq. 10 says of any stack whose first block trains its amplitudes on fixed features."""
+    """What eq. 10 implies for any stack whose first block trains its amplitudes on fixed features."""
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
+    # An infinitely wide first block, whose kernel is known in closed form; and features that are trained too.
+    example: ClassVar[Example] = Example(problems.few_points)
+    counterexample: ClassVar[Example] = Example(problems.few_points, first=24, train="wa")
 
     def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Fixed features in the first block."""
-        return (yield from driven(run))
-
-    def example(self) -> Trajectory:
-        """An infinitely wide first block, whose kernel is known in closed form."""
-        return few_points()
-
-    def counterexample(self) -> Trajectory:
-        """Features that are trained too."""
-        return few_points(first=24, train="wa")
+        """Require fixed features in the first block."""
+        return driven(run)
 
 
 class ChannelsMove(_OnFixedFeatures):
     """Eq. 10: ∂_t f_k(x) = -Σ_p π_p d_p B_k(x_p) K_μ0(x, x_p), at both ends of the run.
 
     The left side is the velocity of all parameters, pushed forward to the channels; the right side needs no parameter
-    of the first block. It holds at any depth, width and loss, with the signals B_k that are right there.
+    of the first block. With the general signals B_k = ∂f/∂f_k it holds at any depth and width and for any loss.
     """
 
     key: ClassVar[str] = "aiad2026/eq-10"
@@ -62,23 +43,29 @@ class ChannelsMove(_OnFixedFeatures):
 
     def conclude(self, setting: Setting) -> Finding:
         """Compare both sides at the start and at the end."""
-        run, x, off, size = setting.run, setting.points, 0.0, 0.0
-        for network in setting.ends:
-            moved, wanted = channel_speed(network, run), -setting.kernel(x) @ _force(network, run)
-            off = max(off, float(np.max(np.abs(moved - wanted))))
-            size = max(size, float(np.max(np.abs(wanted))))
-        # Sums over neurons and points; and an infinite block is moved by features that are roots of its kernel.
+        run, x = setting.run, np.asarray(setting.run.data.points(), float)
+        speeds = [channel_speed(network, run) for network in setting.ends]
+        expected = [-setting.kernel(x) @ _force(network, run) for network in setting.ends]
+        off, size = float(np.max(np.abs(np.subtract(speeds, expected)))), float(np.max(np.abs(expected)))
+        # Rounding in sums over neurons and points; the features of an infinite block are roots of its kernel.
         kernel = np.linalg.eigvalsh(setting.kernel(x, x))
         spread = 1.0 if isinstance(setting.first, Block) else kernel[-1] / max(kernel[0], 1e-12 * kernel[-1])
         slack = 1e3 * rounding(run) * size * spread
         numbers = {"largest difference": off, "largest speed": size, "slack": slack}
         why = f"Channels move at up to {size:.3g}, and both sides agree to {off:.2g}."
-        verdict = Verdict.FAILS if off > slack else Verdict.HOLDS if size > 0 else Verdict.VACUOUS
-        return Finding(verdict, why, slack / max(off, slack * 1e-9, 1e-300), numbers)
+        return Finding.judge(off <= slack, why, slack / max(off, slack * 1e-9, 1e-300), numbers, vacuous=size == 0)
 
 
 def channel_speed(network: MeanFieldStack, run: Trajectory) -> np.ndarray:
-    """∂_t f_k at all points of the run's data, by moving every parameter as the flow does: (points, D)."""
+    """Compute ∂_t f_k at all points of the run's data, with all parameters moving as in the flow: (points, D).
+
+    Parameters
+    ----------
+    network
+        The network at some time.
+    run
+        A run with its data and loss.
+    """
     there, x, x_test = network.prepare(run.data)
     trained, frozen = split_trained(there)
 
@@ -91,7 +78,7 @@ def channel_speed(network: MeanFieldStack, run: Trajectory) -> np.ndarray:
 
 
 def _force(network: MeanFieldStack, run: Trajectory) -> np.ndarray:
-    """π_p d_p B_k(x_p)."""
+    """Compute π_p d_p B_k(x_p)."""
     slope = run.loss.slope(network(run.data.x), run.data.y, run.data.weight)
     signals = network.signals(run.data.x)[0]
     return np.einsum("ikp,pi->pk", signals, np.asarray(slope).reshape(run.data.n, -1))
@@ -100,26 +87,23 @@ def _force(network: MeanFieldStack, run: Trajectory) -> np.ndarray:
 class KernelBumps(_OnFixedFeatures):
     """Eq. 16: f_k(t, x) = f_k(0, x) - Σ_p Γ_kp(t) K_μ0(x, x_p), with Γ_kp(t) = ∫ π_p d_p B_kp ds (eq. 15).
 
-    Checked at every time and every point of the data, tests included. Γ is integrated from the residuals and signals
-    that were observed; the flow itself keeps track of other things. π_p is in eq. 15 and missing from the Γ of section
-    3.2, which is kept in `numbers` as what it would be off by.
+    It is checked at every time and at all training and test points. Γ is integrated from the observed residuals and
+    signals, independently of the flow's own state. π_p is in eq. 15 and missing from the Γ of section 3.2; `numbers`
+    has the error of that version.
     """
 
     key: ClassVar[str] = "aiad2026/eq-16"
     source: ClassVar[str] = f"{AUTHORS}, eq. 14-16 and eq. 4"
-    statement: ClassVar[str] = "On finitely many points a channel is its start plus one kernel bump a point."
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Channels, signals and residuals at the data."""
-        return [DRIVE] if is_driven(network) else []
+    statement: ClassVar[str] = "On finitely many points a channel is its start plus one kernel bump per point."
+    probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(),)
+    knows = staticmethod(is_driven)
 
     def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Fixed features, gradient flow, and observations close enough together to integrate them."""
+        """Require fixed features, gradient flow, and observations close enough together to integrate them."""
         setting = yield from driven(run)
         yield gradient_flow(run)
-        enough = from_start(run)
-        yield enough
-        if setting is not None and enough.met and setting.observed:
+        yield (whole := from_start(run))
+        if setting is not None and whole.met and setting.observed:
             gamma, error = setting.gamma
             moved, what = float(np.max(np.abs(gamma))), "observations close enough for an integral over time"
             yield Hypothesis(what, error <= _COARSE * moved, error, moved)
@@ -128,7 +112,7 @@ class KernelBumps(_OnFixedFeatures):
     def conclude(self, setting: Setting) -> Finding:
         """Compare both sides at every time and point."""
         (channels, signals, slope), (gamma, error) = setting.drive, setting.gamma
-        kernel = setting.kernel(setting.points)
+        kernel = setting.kernel(np.asarray(setting.run.data.points(), float))
         bumps = np.einsum("xp,tpk->txk", kernel, gamma)
         off = float(np.max(np.abs(channels - channels[:1] + bumps)))
         moved, total = float(np.max(np.abs(bumps))), float(np.abs(kernel).sum(axis=1).max())
@@ -144,6 +128,5 @@ class KernelBumps(_OnFixedFeatures):
             printed, _ = integrated(setting.run.times, np.einsum("tpk,tp->tpk", signals, slope / setting.shares))
             wrong = channels - channels[:1] + np.einsum("xp,tpk->txk", kernel, printed)
             numbers["largest difference without pi, as printed in section 3.2"] = float(np.max(np.abs(wrong)))
-        why = f"Channels move by up to {moved:.3g}; eq. 16 is off by {off:.2g}, and the run is known to {slack:.2g}."
-        verdict = Verdict.FAILS if off > slack else Verdict.HOLDS if moved > slack else Verdict.VACUOUS
-        return Finding(verdict, why, slack / max(off, 1e-300), numbers)
+        why = f"Channels move by up to {moved:.3g}; eq. 16 is off by {off:.2g}, and the run is accurate to {slack:.2g}."
+        return Finding.judge(off <= slack, why, slack / max(off, 1e-300), numbers, vacuous=moved <= slack)

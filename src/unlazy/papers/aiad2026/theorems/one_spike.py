@@ -1,8 +1,5 @@
 """One spike: half-space symmetry of mixing vectors (Lemma H.1), and the manifold on which one channel learns (H.2)."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -10,36 +7,29 @@ import numpy as np
 from scipy import stats
 
 from unlazy.activations import Relu
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Block, MeanFieldStack, Network
-from unlazy.papers.aiad2026.theorems._setting import (
-    AUTHORS,
-    DRIVE,
-    Setting,
-    from_start,
-    integrated,
-    is_random_features,
-    one_spike,
-    three_layers,
-    wanted,
-)
+from unlazy.papers.aiad2026.probes import ChannelDrive
+from unlazy.papers.aiad2026.theorems import problems
+from unlazy.papers.aiad2026.theorems import setting as common
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting
+from unlazy.papers.ren2023.theorems.symmetry import within_chance
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict
-from unlazy.theory._runs import gradient_flow, probability
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability
+from unlazy.theory.hypotheses import gradient_flow
 
-_CHANCE = 1e-3  # how often a test of symmetry may reject what is symmetric
+_CHANCE = 1e-3  # how often a test of symmetry may reject a symmetric law
 _DEVIATIONS = 5.0  # standard errors that a finite second layer may be off by
 
 
 def mixing(network: Network) -> np.ndarray | None:
-    """L_{c_2,k}: the features of the second block, one row for each neuron."""
+    """Return L_{c_2,k}: the features of the second block, one row per neuron."""
     second = network.blocks[1] if isinstance(network, MeanFieldStack) else None
     return np.asarray(second.w, float) if isinstance(second, Block) else None
 
 
 def symmetry_chance(rows: np.ndarray) -> float:
-    """How likely entries are that are symmetric about 0, by the signed ranks of the least likely column."""
+    """Compute the p-value of symmetry about 0 of all columns, by their signed ranks."""
     if np.all(rows == 0):
         return 1.0
     chances = [float(np.asarray(stats.wilcoxon(column, method="approx"))[1]) for column in rows.T if np.any(column)]
@@ -47,7 +37,7 @@ def symmetry_chance(rows: np.ndarray) -> float:
 
 
 def closed_under_flips(rows: np.ndarray) -> bool:
-    """Whether changing the sign of any one coordinate of all rows gives the same rows again."""
+    """Return whether changing the sign of any one coordinate of all rows gives the same rows again."""
     start = _sorted(rows)
     flips = (rows * np.where(np.arange(rows.shape[1]) == k, -1.0, 1.0) for k in range(rows.shape[1]))
     return all(np.allclose(_sorted(flip), start, rtol=1e-12, atol=1e-12) for flip in flips)
@@ -62,27 +52,27 @@ def _sorted(rows: np.ndarray) -> np.ndarray:
     return kept[np.lexsort(kept.T[::-1])]
 
 
-class HalfSpaces(Theorem[np.ndarray]):
+class HalfSpaces(WithProbability[np.ndarray]):
     """Lemma H.1: E[U 1{aU > 0}] = sign(a) ½ E|U| and E[U² 1{aU > 0}] = ½ E U² for symmetric U.
 
-    U is each column of the mixing matrix L. The lemma is about its law, so that a draw of it is off by chance: both
-    differences, for both signs of a, are held against their standard errors, all within 1 - δ.
+    U is each column of the mixing matrix L. The lemma is about its law, from which a draw deviates by chance: both
+    differences, for both signs of a, are compared with their standard errors.
+
+    Parameters
+    ----------
+    delta
+        Probability with which the differences of a symmetric law may exceed what is allowed.
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma H.1"
     statement: ClassVar[str] = "A half-space holds half of the first and second moments of a symmetric entry."
+    example: ClassVar[Example] = Example(problems.one_spike, mixing="drawn")
+    counterexample: ClassVar[Example] = Example(problems.one_spike, mixing="biased")
     delta: float = eqx.field(static=True, default=0.01)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
     def read(self, run: Trajectory) -> Reading[np.ndarray | None]:
-        """A second block of neurons whose mixing entries are symmetric, as far as they tell."""
+        """Require a second block of neurons whose mixing entries pass a test of symmetry."""
         rows = mixing(run.start)
         many = 0 if rows is None else len(rows)
         yield Hypothesis("a second block of at least 100 neurons", many >= 100, many, 100)
@@ -92,56 +82,56 @@ class HalfSpaces(Theorem[np.ndarray]):
 
     def conclude(self, setting: np.ndarray) -> Finding:
         """Compare the four half-space moments of every column."""
-        rows = setting
-        off, error, size = [], [], []
+        rows, sides = setting, []
         for sign in (1.0, -1.0):
             gate = (sign * rows > 0).astype(float)
-            for part, whole in ((rows * gate, sign * np.abs(rows) / 2), (rows**2 * gate, rows**2 / 2)):
-                each = part - whole
-                off.append(each.mean(axis=0))
-                error.append(each.std(axis=0, ddof=1) / np.sqrt(len(rows)))
-                size.append(np.abs(whole).mean(axis=0))
-        z = float(np.max(np.abs(off) / np.maximum(error, 1e-300)))
-        allowed = float(stats.norm.isf(self.delta / (2 * np.size(off))))
-        largest = float(np.max(np.abs(off)))
-        numbers = {
-            "largest deviation": largest,
-            "in standard errors": z,
-            "allowed": allowed,
-            "smallest half moment": float(np.min(size)),
-        }
-        why = f"Half-space moments are off by {largest:.2g}, {z:.2f} standard errors; chance allows {allowed:.2f}."
-        weak = allowed * float(np.max(error)) > float(np.min(size))
-        verdict = Verdict.FAILS if z > allowed else Verdict.VACUOUS if weak else Verdict.HOLDS
-        return Finding(verdict, why, allowed / max(z, 1e-300), numbers)
-
-    def example(self) -> Trajectory:
-        """512 mixing vectors, uniform in a cube."""
-        return one_spike(mixing="drawn")
-
-    def counterexample(self) -> Trajectory:
-        """Mixing entries with a mean."""
-        return one_spike(mixing="biased")
+            sides += [(rows * gate, sign * np.abs(rows) / 2), (rows**2 * gate, rows**2 / 2)]
+        each = np.stack([part - half for part, half in sides])  # (moments, neurons, D)
+        error = each.std(axis=1, ddof=1) / np.sqrt(len(rows))
+        size = float(min(np.abs(half).mean(axis=0).min() for _, half in sides))
+        return within_chance("Half-space moments", each.mean(axis=1), error, self.delta, size, "smallest half moment")
 
 
 class Spike(NamedTuple):
-    """The one-spike system as a run saw it, beside what Lemma H.2 says of it."""
+    """The one-spike system along a run, and what Lemma H.2 says of it.
+
+    Attributes
+    ----------
+    channel, a
+        The channel j, and its value a at every time.
+    signal, formula
+        B_j as observed, and by the lemma.
+    others, other_signals
+        The largest |f_k| and |B_k| with k ≠ j.
+    by_eq_11, by_printed_eq_11
+        a by eq. 11 with K(x*, x*), and without this factor, as printed.
+    error
+        Error of the integrals over time.
+    chance
+        Standard error of B_k for all k, at every time: (times, D).
+    """
 
     channel: int
     a: np.ndarray
-    signal: np.ndarray  # B_j
-    formula: np.ndarray  # B_j by the lemma
-    others: np.ndarray  # the largest |f_k|, k ≠ j
-    other_signals: np.ndarray  # the largest |B_k|, k ≠ j
-    by_eq_11: np.ndarray  # a by eq. 11 with K(x*, x*)
+    signal: np.ndarray
+    formula: np.ndarray
+    others: np.ndarray
+    other_signals: np.ndarray
+    by_eq_11: np.ndarray
     by_printed_eq_11: np.ndarray
-    error: float  # of the integrals over time
-    chance: np.ndarray  # standard error of B_k, all k, at every time: (times, D)
+    error: float
+    chance: np.ndarray
 
 
 def spike(run: Trajectory) -> Spike:
-    """Follow the one-spike system along a run of two blocks on one point."""
-    return _spike(wanted(three_layers(run)))
+    """Follow the one-spike system along a run of two blocks on one point.
+
+    Parameters
+    ----------
+    run
+        A run that was observed with `ChannelDrive`.
+    """
+    return _spike(common.required(common.three_layers(run)))
 
 
 def _spike(setting: Setting) -> Spike:
@@ -150,11 +140,11 @@ def _spike(setting: Setting) -> Spike:
     j = int(np.argmax(np.abs(f[0])))
     rest = np.arange(f.shape[1]) != j
     w0 = float(np.asarray(setting.above[0].a, float)[0, 0])
-    grown, error = integrated(times, -d * f[:, j])
+    grown, error = common.integrated(times, -d * f[:, j])
     moments = np.mean(np.abs(rows[:, j])), np.mean(rows[:, j] ** 2)
     kernel = float(setting.kernel(setting.x)[0, 0])
-    pushed, other = integrated(times, -d * b[:, j])
-    # On the manifold w_2 = w_2^0 + (L_j)_+ ∫ -d a: what each neuron adds to B_k is known, and how it scatters.
+    pushed, other = common.integrated(times, -d * b[:, j])
+    # On the manifold w_2 = w_2^0 + (L_j)_+ ∫ -d a, so the part of each neuron in B_k is known, and its variance.
     weight = (rows[:, j] > 0) * (w0 + grown[:, None] * np.maximum(rows[:, j], 0)[None])
     chance = np.stack([np.std(rows[:, k] * weight, axis=1) for k in range(rows.shape[1])], axis=1) / np.sqrt(len(rows))
     return Spike(
@@ -174,25 +164,27 @@ def _spike(setting: Setting) -> Spike:
 class OneSparse(Theorem[Setting]):
     """Lemma H.2: from f(0) = a_0 e_j one channel learns alone, and its signal is known.
 
-    f(t) = a(t) e_j, B_k = 0 for k ≠ j, and B_j = ½ w_2^0 E|L_j| + ½ E[L_j²] ∫ (-d) a ds. All of it is exact where the
-    mixing vectors of the network are closed under changes of sign; a drawn second layer is allowed five standard errors
-    of B_k, times how much a has grown, as what leaves the manifold grows no faster. "B_j > 0" needs w_2^0 > 0 or t > 0.
+    f(t) = a(t) e_j, B_k = 0 for k ≠ j, and B_j = ½ w_2^0 E|L_j| + ½ E[L_j²] ∫ (-d) a ds. All of it is exact if the
+    mixing vectors of the network are closed under changes of sign. A drawn second layer may deviate by five standard
+    errors of B_k, times the growth of a: deviations from the manifold grow no faster. "B_j > 0" needs w_2^0 > 0, or
+    t > 0.
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma H.2"
     statement: ClassVar[str] = "One channel that starts alone stays alone, and grows while the output is too low."
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Channels, signals and residuals at the data."""
-        return [DRIVE] if is_random_features(network) else []
+    # Mixing vectors that come with all signs; and a target below the output, d > 0.
+    example: ClassVar[Example] = Example(problems.one_spike)
+    counterexample: ClassVar[Example] = Example(problems.one_spike, target=-1.0)
+    probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(),)
+    knows = staticmethod(common.is_random_features)
 
     def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """The one-spike system, and what the lemma asks of its start and its residual."""
-        setting = yield from three_layers(run)
+        """Require the one-spike system, with the start and the sign of the residual that the lemma assumes."""
+        setting = yield from common.three_layers(run)
         yield Hypothesis("one data point", run.data.n == 1, run.data.n, 1)
         yield gradient_flow(run)
-        yield from_start(run)
+        yield common.from_start(run)
         if setting is None:
             return None
         second = setting.above[0]
@@ -213,18 +205,18 @@ class OneSparse(Theorem[Setting]):
         return setting
 
     def conclude(self, setting: Setting) -> Finding:
-        """Hold each part of the lemma against the run."""
+        """Compare each part of the lemma with the run."""
         found, exact = _spike(setting), closed_under_flips(setting.mixing)
         known = setting.precision * float(np.max(np.abs(found.signal)) + np.max(found.a)) + found.error
         growth = found.a / found.a[0]
-        # A spread of single entries, and not of their halves, is allowed for: ½ (L_j + |L_j|) is centred at ½ |L_j|.
-        luck = np.zeros_like(found.chance) if exact else _DEVIATIONS * found.chance * growth[:, None]
-        others, apart = np.max(luck, axis=1), np.abs(found.signal - found.formula)
+        # The spread is that of single entries, not of their halves: ½ (L_j + |L_j|) is centred at ½ |L_j|.
+        allowed = np.zeros_like(found.chance) if exact else _DEVIATIONS * found.chance * growth[:, None]
+        others, apart = np.max(allowed, axis=1), np.abs(found.signal - found.formula)
         away = np.max(np.abs(found.a - found.a[0]))
-        gaps = {
-            "B_k of the others": np.max(found.other_signals - others),
-            "B_j against its formula": np.max(apart - luck[:, found.channel]),
-            "fall of a": np.max(-np.diff(found.a)),
+        off = {
+            "B_k of the others": np.max(found.other_signals - others) / known,
+            "B_j compared with its formula": np.max(apart - allowed[:, found.channel]) / known,
+            "fall of a": np.max(-np.diff(found.a)) / known,
         }
         numbers = {
             "largest B_k of the others": float(found.other_signals.max()),
@@ -237,23 +229,13 @@ class OneSparse(Theorem[Setting]):
             "slack": known,
             "allowed to chance": float(others.max()),
         }
-        off = {name: float(gap) / known for name, gap in gaps.items()}
         worst = max(off, key=lambda name: off[name])
         kept = (known + others) / np.maximum(found.other_signals, 1e-300)
-        margin = float(min(np.min(kept), np.min((known + luck[:, found.channel]) / np.maximum(apart, 1e-300))))
+        margin = float(min(np.min(kept), np.min((known + allowed[:, found.channel]) / np.maximum(apart, 1e-300))))
         why = (
             f"Channel {found.channel + 1} grows from {found.a[0]:.3g} to {found.a[-1]:.3g}; signals to the others stay "
             f"below {found.other_signals.max():.2g}, and B_j is off its formula by {np.max(apart):.2g} "
             f"({known + float(others.max()):.2g} allowed)."
         )
-        if off[worst] > 1:
-            return Finding(Verdict.FAILS, why + f" Too far off: {worst}.", margin, numbers)
-        return Finding(Verdict.HOLDS if away > known else Verdict.VACUOUS, why, margin, numbers)
-
-    def example(self) -> Trajectory:
-        """A second layer whose mixing vectors come with all signs."""
-        return one_spike()
-
-    def counterexample(self) -> Trajectory:
-        """A target below the output: d > 0."""
-        return one_spike(target=-1.0)
+        fails, still = f"Too far off: {worst}.", away <= known
+        return Finding.judge(off[worst] <= 1, why, margin, numbers, vacuous=still, if_fails=fails)

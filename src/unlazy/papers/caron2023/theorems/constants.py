@@ -15,7 +15,7 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy.activations import Activation, Relu
-from unlazy.theory._runs import probability
+from unlazy.theory import check_probability
 
 _POINTS = 4097
 
@@ -62,7 +62,7 @@ def guarantee(
 
     The two large widths of Theorem 4.1 are printed at twice what its proof needs (`printed_width`).
     """
-    probability(delta)
+    check_probability(delta)
     if not (gamma > 0 and kappa > 0):
         return Guarantee(math.inf, 0.0, 0.0, math.inf, math.inf)
     shares = np.asarray(variances, float)

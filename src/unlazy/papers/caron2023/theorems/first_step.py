@@ -15,10 +15,9 @@ from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Loss
 from unlazy.networks import TwoLayer, with_fields
-from unlazy.papers.caron2023.theorems._draws import Mean, over_starts
-from unlazy.papers.caron2023.theorems._setting import AUTHORS, Path, at_start, either, smooth, start
-from unlazy.theory._base import Finding, Reading, Verdict
-from unlazy.theory._runs import AtEnds, squared_loss
+from unlazy.papers.caron2023.theorems import setting as s
+from unlazy.theory import Example, Finding, Reading, Theorem, read_all
+from unlazy.theory.hypotheses import squared_loss
 
 _CLEAR = 5.0  # standard errors
 _SEEN = 3  # inputs between which the change of the kernel is compared
@@ -87,7 +86,7 @@ def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p
     return jax.jvp(theta, (network.w,), (_velocity(network, data, loss),))[1]
 
 
-class WeightsMove(AtEnds[Path]):
+class WeightsMove(Theorem[tuple[s.Model, float]]):
     """Theorem 5.1: E[dw_j/dt] = -(λ_{m,j}/√d) Σ_i x_i g_1(x_i) at t = 0.
 
     The right side is `first_weight_step`; the left is a mean over ``draws`` random starts of the network at hand, on
@@ -96,32 +95,26 @@ class WeightsMove(AtEnds[Path]):
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.1"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 5.1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 5.1"
     statement: ClassVar[str] = "On average over starts, weights begin to move by as much as their node weighs."
+    example: ClassVar[Example] = Example(s.at_start, Relu(), width=32)
+    counterexample: ClassVar[Example] = Example(s.at_start, Tanh(), width=32)  # odd: no weight moves on average
     draws: int = eqx.field(static=True, default=2000)
 
-    def read(self, run: Trajectory) -> Reading[Path | None]:
-        """The paper's model and activations."""
-        return (yield from _on_squares(run))
+    def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
+        """Require the paper's model and activations, on squared loss."""
+        return _on_squares(run)
 
-    def conclude(self, setting: Path) -> Finding:
+    def conclude(self, setting: tuple[s.Model, float]) -> Finding:
         """Compare a mean over starts with the formula."""
-        made, run = setting.model, setting.model.run
-        mean = over_starts(_weights, made, (run.data, run.loss), self.draws, made.n, key=jax.random.key(51))
+        made, slope = setting
+        mean = s.over_starts(_weights, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(51))
         step = first_weight_step(made.network.activation, made.x)
-        predicted = setting.slope * made.unit * np.stack([step, made.variances[0] * step])
+        predicted = slope * made.unit * np.stack([step, made.variances[0] * step])
         return _equal(mean, predicted, "dw/dt")
 
-    def example(self) -> Trajectory:
-        """ReLU."""
-        return at_start(Relu(), width=32)
 
-    def counterexample(self) -> Trajectory:
-        """Tanh is odd: no weight moves on average."""
-        return at_start(Tanh(), width=32)
-
-
-class KernelMoves(AtEnds[Path]):
+class KernelMoves(Theorem[tuple[s.Model, float]]):
     """Theorem 5.2: E[dΘ/dt] at t = 0 is Σ_j λ_{m,j}² times a matrix that depends on the inputs alone.
 
     The matrix is `first_kernel_step`; the other side is a mean over ``draws`` random starts of the network at hand, on
@@ -129,44 +122,40 @@ class KernelMoves(AtEnds[Path]):
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.2"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 5.2"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 5.2"
     statement: ClassVar[str] = "On average over starts, the kernel begins to move by as much as Σ λ²."
+    example: ClassVar[Example] = Example(s.at_start, Tanh(), width=32)
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), width=32)  # no second derivative
     draws: int = eqx.field(static=True, default=4000)
 
-    def read(self, run: Trajectory) -> Reading[Path | None]:
-        """The paper's model, and a smooth activation."""
+    def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
+        """Require the paper's model, and a smooth activation."""
         setting = yield from _on_squares(run)
         if setting is not None:
-            yield from smooth(setting.model)
+            yield from s.smooth(setting[0])
         return setting
 
-    def conclude(self, setting: Path) -> Finding:
+    def conclude(self, setting: tuple[s.Model, float]) -> Finding:
         """Compare a mean over starts with the formula."""
-        made, run = setting.model, setting.model.run
-        mean = over_starts(_kernel, made, (run.data, run.loss), self.draws, made.n, key=jax.random.key(52))
+        made, slope = setting
+        mean = s.over_starts(_kernel, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(52))
         each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])
-        predicted = setting.slope * made.unit**2 * float(made.variances @ made.variances) * each
+        predicted = slope * made.unit**2 * float(made.variances @ made.variances) * each
         return _equal(mean, predicted, "dΘ/dt")
 
-    def example(self) -> Trajectory:
-        """Tanh, few nodes."""
-        return at_start(Tanh(), width=32)
 
-    def counterexample(self) -> Trajectory:
-        """ReLU has no second derivative."""
-        return at_start(Relu(), width=32)
-
-
-def _on_squares(run: Trajectory) -> Reading[Path | None]:
-    """The paper's model and activations, on squared loss."""
-    made = yield from start(run)
-    slope = yield from squared_loss(run)
-    if made is not None:
-        yield from either(made)
-    return None if made is None or slope is None else Path(made, slope)
+def _on_squares(run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
+    """Require the paper's model and activations, on squared loss, with any inputs (Assumption 2.2 alone)."""
+    hypotheses, made = read_all(s.model(run))
+    squared, slope = squared_loss(run)
+    yield from (*hypotheses, squared)
+    if made is None:
+        return None
+    yield from s.either(made)
+    return made, slope
 
 
-def _equal(mean: Mean, predicted: np.ndarray, what: str) -> Finding:
+def _equal(mean: s.Mean, predicted: np.ndarray, what: str) -> Finding:
     margin, clear = mean.against(predicted), mean.resolved(predicted)
     numbers = {
         "predicted size": float(np.linalg.norm(predicted)),
@@ -178,8 +167,5 @@ def _equal(mean: Mean, predicted: np.ndarray, what: str) -> Finding:
         f"Over {mean.draws} starts |E {what}| = {numbers['measured size']:.3g} ± {numbers['standard error']:.2g}; the "
         f"formula gives {numbers['predicted size']:.3g}."
     )
-    verdict = Verdict.HOLDS if margin >= 1 else Verdict.FAILS
-    if verdict is Verdict.HOLDS and clear < _CLEAR:
-        verdict = Verdict.VACUOUS
-        why += " That is too small to be told from 0 by so many draws."
-    return Finding(verdict, why, margin, numbers)
+    note = "That is too small to be distinguished from 0 by so many draws."
+    return Finding.judge(margin >= 1, why, margin, numbers, vacuous=clear < _CLEAR, if_vacuous=note)

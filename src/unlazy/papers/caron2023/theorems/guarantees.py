@@ -3,95 +3,66 @@
 (a) eig_min(Θ_t) >= γ κ_n / 4, (b) L_t <= L_0 e^(-γ κ_n t / 2), (c) |w_tj - w_0j| <= reach √λ_j, (d) a bound on ‖Θ_t -
 Θ_0‖.
 
-The lemmas take |y - u_0| as it is at the start, so that they speak of targets near the first outputs; the theorems
-bound it for any targets, and ask for widths out of reach of ReLU networks. `monitor` holds (a)-(d) against any run,
-wide or not.
+The lemmas take |y - u_0| as it is at the start, so that they apply to targets near the first outputs; the theorems
+bound it for any targets, and require widths that no ReLU network has in practice. `monitor` compares (a)-(d) with any
+run, wide or not.
 """
 
 from __future__ import annotations
 
-import abc
-import dataclasses
 import math
-from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from unlazy._errors import UserError
 from unlazy.activations import Relu, Tanh
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.losses import Squared
-from unlazy.networks import Network, Zipf, asymmetrical
-from unlazy.papers.caron2023.theorems._setting import (
-    AUTHORS,
-    PROBES,
-    Model,
-    Path,
-    along,
-    gaussian,
-    positive,
-    relu,
-    smooth,
-    start,
-    symmetric_share,
-    three_points,
-    two_points,
-    watched,
-)
+from unlazy.networks import Zipf, asymmetrical
+from unlazy.papers.caron2023.theorems import setting as s
 from unlazy.papers.caron2023.theorems.constants import Guarantee, Margins, curvature, guarantee, margins
 from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict, read_all, through
-from unlazy.theory._runs import WithProbability, all_met, loss_slope
+from unlazy.theory import Example, Finding, Hypothesis, Reading, WithProbability, read_all, through
+from unlazy.theory.decay import LITTLE
+from unlazy.theory.hypotheses import gaussian_start, loss_slope
 
 _JUST = 1.001  # R' < R has to be strict
-_LITTLE = 0.01  # a guaranteed fall by less than this share over the whole run says nothing
 
-
-@dataclasses.dataclass(frozen=True)
-class Promised:
-    """A run in the paper's units, and what is guaranteed of it."""
-
-    path: Path
-    guarantee: Guarantee
+Promised = tuple[s.Model, float, Guarantee]  # the paper's model, ω of its loss, and what is guaranteed
 
 
 class _Guarantee(WithProbability[Promised]):
     """(a)-(d) for all times, by some formula, if the network is wide enough."""
 
-    @abc.abstractmethod
-    def _activation(self, made: Model) -> Iterable[Hypothesis]:
-        """Assumption 2.2(a) or (b)."""
+    probes: ClassVar[tuple[Probe, ...]] = s.PROBES
+    knows = staticmethod(s.is_known)
+    _activation = staticmethod(s.relu)  # Assumption 2.2(a), or `smooth` for (b)
 
-    @abc.abstractmethod
-    def _promise(self, made: Model) -> Guarantee:
-        """The width that is needed, and what follows."""
-
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, the kernel and the weights."""
-        return watched(network, data)
+    def _promise(self, made: s.Model) -> Guarantee:
+        """Return the width that is needed, and what follows: by default that of Theorems 4.1 and 4.2."""
+        return _any_targets(made, self.delta)
 
     def read(self, run: Trajectory) -> Reading[Promised | None]:
-        """Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        made = yield from start(run)
-        if made is None:
-            return None
-        general = *self._activation(made), *gaussian(made), symmetric_share(made), positive(made)
-        met = yield from all_met(*general)
-        path = yield from along(made)
-        if not met:
+        """Require Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
+        made = yield from s.start(run)
+        gaussian = gaussian_start(np.asarray(made.w, float), "nodes")
+        conditions = *self._activation(made), *gaussian, *s.positive_mean(made)
+        yield from conditions
+        slope = yield from s.along(run)
+        if not all(one.met for one in conditions):
             return None
         promised, m = self._promise(made), made.variances.size
         yield Hypothesis("width m", m >= promised.width, m, promised.width)
-        return None if path is None else Promised(path, promised)
+        return made, slope, promised
 
     def conclude(self, setting: Promised) -> Finding:
         """Compare (a)-(d) with the run at every time."""
-        path, promised = setting.path, setting.guarantee
-        made, least = path.model, _margins(path, promised).least()
+        made, slope, promised = setting
+        path = s.path(made, slope)
+        least = margins(promised, made.variances, *path[:5], resolution=path.blur).least()
         margin = min(least.values())
-        left = math.exp(-promised.rate * float(path.times[-1]) / 2) + _blur(path)
+        left = math.exp(-promised.rate * float(path.times[-1]) / 2) + path.blur
         fallen = 1 - left**2  # that is promised, and that the run can show
         numbers = {f"margin of ({name})": value for name, value in least.items()} | {
             "width": float(made.variances.size),
@@ -103,13 +74,9 @@ class _Guarantee(WithProbability[Promised]):
         }
         kept = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
         why = f"Kept so many times over: {kept}. Promised is a fall of the loss by {fallen:.2%} at least."
-        verdict = Verdict.HOLDS if margin >= 1 - 1e-6 else Verdict.FAILS
-        if verdict is Verdict.FAILS:
-            why += f" Over random starts this may happen with probability {self.delta:g} at most."
-        elif fallen < _LITTLE:
-            verdict = Verdict.VACUOUS
-            why += " That says nothing."
-        return Finding(verdict, why, margin, numbers)
+        unlucky = f"Over random starts this may happen with probability {self.delta:g} at most."
+        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That says nothing.", "if_fails": unlucky}
+        return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)
 
 
 class ReluPathSuffices(_Guarantee):
@@ -120,15 +87,14 @@ class ReluPathSuffices(_Guarantee):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.3"
-    source: ClassVar[str] = f"{AUTHORS}, Lemma D.3"
+    source: ClassVar[str] = f"{s.AUTHORS}, Lemma D.3"
     statement: ClassVar[str] = (
         "ReLU networks that start near enough to the targets converge, and stay near their start."
     )
+    example: ClassVar[Example] = Example(s.three_points, Relu(), near=1e-9)
+    counterexample: ClassVar[Example] = Example(s.three_points, Relu())
 
-    def _activation(self, made: Model) -> Iterable[Hypothesis]:
-        return [relu(made)]
-
-    def _promise(self, made: Model) -> Guarantee:
+    def _promise(self, made: s.Model) -> Guarantee:
         n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
         each = 64 * _JUST * reach / self.delta**2 * np.sqrt(made.variances)
         total, weighted = float(each.sum()), float(made.variances @ each)
@@ -136,14 +102,6 @@ class ReluPathSuffices(_Guarantee):
         width = max(start, 8 * n / (d * kappa) * total, (16 * n / (d * kappa)) ** 2 * total)
         drift = n / d * (weighted + 2 * math.sqrt(2 * weighted))
         return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
-
-    def example(self) -> Trajectory:
-        """Targets a billionth away from the first outputs."""
-        return three_points(Relu(), near=1e-9)
-
-    def counterexample(self) -> Trajectory:
-        """Targets as they come."""
-        return three_points(Relu())
 
 
 class SmoothPathSuffices(_Guarantee):
@@ -154,13 +112,13 @@ class SmoothPathSuffices(_Guarantee):
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.5"
-    source: ClassVar[str] = f"{AUTHORS}, Lemma D.5"
+    source: ClassVar[str] = f"{s.AUTHORS}, Lemma D.5"
     statement: ClassVar[str] = "Smooth networks that start near enough to the targets converge near their start."
+    example: ClassVar[Example] = Example(s.three_points, Tanh(), near=0.01)
+    counterexample: ClassVar[Example] = Example(s.three_points, Tanh())
+    _activation = staticmethod(s.smooth)
 
-    def _activation(self, made: Model) -> Iterable[Hypothesis]:
-        return smooth(made)
-
-    def _promise(self, made: Model) -> Guarantee:
+    def _promise(self, made: s.Model) -> Guarantee:
         n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
         bend = curvature(made.network.activation) * self.delta
         squares = (8 * _JUST * reach / self.delta) ** 2 * made.variances
@@ -169,14 +127,6 @@ class SmoothPathSuffices(_Guarantee):
         width = max(start, n * bend**2 * total / (8 * d**2 * kappa), 4 * (n * bend) ** 2 * total / (d**3 * kappa**2))
         drift = n * bend**2 / (64 * d**2) * weighted + n * bend / (2 * d) ** 1.5 * math.sqrt(weighted)
         return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
-
-    def example(self) -> Trajectory:
-        """Targets a hundredth away from the first outputs."""
-        return three_points(Tanh(), near=0.01)
-
-    def counterexample(self) -> Trajectory:
-        """Targets as they come."""
-        return three_points(Tanh())
 
 
 class ReluConverges(_Guarantee):
@@ -187,23 +137,11 @@ class ReluConverges(_Guarantee):
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.1"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 4.1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 4.1"
     statement: ClassVar[str] = "Wide enough ReLU networks with γ > 0 fit any targets at a linear rate."
     feasible: ClassVar[bool] = False
-
-    def _activation(self, made: Model) -> Iterable[Hypothesis]:
-        return [relu(made)]
-
-    def _promise(self, made: Model) -> Guarantee:
-        return _any_targets(made, self.delta)
-
-    def example(self) -> Trajectory:
-        """512 nodes on three inputs."""
-        return three_points(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """No symmetric share."""
-        return three_points(Relu(), asymmetrical(0.0, Zipf(0.4)))
+    example: ClassVar[Example] = Example(s.three_points, Relu())
+    counterexample: ClassVar[Example] = Example(s.three_points, Relu(), asymmetrical(0.0, Zipf(0.4)))
 
 
 class SmoothConverges(_Guarantee):
@@ -214,22 +152,11 @@ class SmoothConverges(_Guarantee):
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.2"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 4.2"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 4.2"
     statement: ClassVar[str] = "Wide enough smooth networks with γ > 0 fit any targets at a linear rate."
-
-    def _activation(self, made: Model) -> Iterable[Hypothesis]:
-        return smooth(made)
-
-    def _promise(self, made: Model) -> Guarantee:
-        return _any_targets(made, self.delta)
-
-    def example(self) -> Trajectory:
-        """20,000 tanh nodes on two inputs among 500 dimensions."""
-        return two_points()
-
-    def counterexample(self) -> Trajectory:
-        """512 nodes on three inputs."""
-        return three_points(Tanh())
+    example: ClassVar[Example] = Example(s.two_points)
+    counterexample: ClassVar[Example] = Example(s.three_points, Tanh())
+    _activation = staticmethod(s.smooth)
 
 
 def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
@@ -237,35 +164,25 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
 
     The run must be observed with the probes of ``theory.needs``; for stored numbers there is `margins`.
     """
-    conditions, made = read_all(start(run))
+    conditions, made = read_all(s.start(run))
     if made is None or not isinstance(run.loss, Squared):
         unmet = [str(one) for one in conditions if not one.met] or ["squared loss"]
         raise UserError(f"This run is not one of caron2023's, so it has no margins. Not met: {'; '.join(unmet)}.")
-    missing = [probe for probe in PROBES if through(run, probe) is None]
+    missing = [probe for probe in s.PROBES if through(run, probe) is None]
     if missing or not (run.times.size and run.times[0] == 0):
         raise UserError(
             "Margins need a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
         )
-    return _margins(Path(made, loss_slope(run.loss, run.data.n)), _any_targets(made, delta))
+    path = s.path(made, loss_slope(run.loss, run.data.n))
+    return margins(_any_targets(made, delta), made.variances, *path[:5], resolution=path.blur)
 
 
-def _any_targets(made: Model, delta: float) -> Guarantee:
+def _any_targets(made: s.Model, delta: float) -> Guarantee:
     """Theorems 4.1 and 4.2."""
     largest = float(np.max(np.abs(made.y)))
-    sigma = made.network.activation
-    return guarantee(sigma, made.variances, made.gamma, made.kappa, made.n, made.d, largest, delta)
+    return guarantee(made.network.activation, made.variances, made.gamma, made.kappa, made.n, made.d, largest, delta)
 
 
-def _reach(made: Model) -> float:
+def _reach(made: s.Model) -> float:
     """R'_j / √λ_j of Lemmas D.3 and D.5."""
     return math.sqrt(made.n / made.d) * made.residual * 4 / (made.gamma * made.kappa)
-
-
-def _margins(path: Path, promised: Guarantee) -> Margins:
-    observed = (path.times, path.losses, path.smallest, path.movement, path.drift)
-    return margins(promised, path.model.variances, *observed, resolution=_blur(path))
-
-
-def _blur(path: Path) -> float:
-    """How well √L is known, relative to its start."""
-    return path.resolution / max(path.losses[0] ** 0.5, 1e-300)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy.activations import Activation, Erf, LeakyRelu, Relu
-from unlazy.networks import Asymmetrical, FirstNodes, TwoLayer, with_fields
+from unlazy.networks import Asymmetrical, FirstNodes, NodeKernels, TwoLayer, with_fields
 
 
 def mean_ntg(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
@@ -25,8 +25,7 @@ def mean_ntg(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
 
     In closed form for ReLU and erf, by quadrature for other smooth ones. It depends on neither width nor scaling.
     """
-    gram, variances = _gram(x)
-    return np.asarray(gram * activation.dual_derivative(variances[:, None], variances[None, :], gram), float)
+    return np.asarray(NodeKernels(activation).tangent(x, x), float)
 
 
 def smallest_mean_eigenvalue(activation: Activation, x: Float[Array, "n d"]) -> float:
@@ -36,7 +35,8 @@ def smallest_mean_eigenvalue(activation: Activation, x: Float[Array, "n d"]) -> 
 
 def node_variance(activation: Activation, x: Float[Array, "n d"]) -> float:
     """C_0(X) = Σ_{i,i'} (x_i·x_i'/d)² Var(σ'(w·x_i/√d) σ'(w·x_i'/√d)): how far A_j is from its mean (eq. 12)."""
-    gram, variances = _gram(x)
+    gram = x @ x.T / x.shape[1]
+    variances = jnp.diagonal(gram)
     square = _squared_slopes(activation, variances[:, None], variances[None, :], gram)
     return float(jnp.sum(gram**2 * square)) - float(np.sum(mean_ntg(activation, x) ** 2))
 
@@ -53,11 +53,6 @@ def _squared_slopes(
     if isinstance(activation, Erf):  # σ'² = 2/√π times the slope of erf(√2 h) / √2
         return activation.lipschitz**2 * activation.dual_derivative(2 * q1, 2 * q2, 2 * c)
     return activation.pair_expectation(lambda h: jnp.square(activation.derivative(h)), q1, q2, c)
-
-
-def _gram(x: Float[Array, "n d"]) -> tuple[Float[Array, "n n"], Float[Array, " n"]]:
-    gram = x @ x.T / x.shape[1]
-    return gram, jnp.diagonal(gram)
 
 
 class Parts(NamedTuple):

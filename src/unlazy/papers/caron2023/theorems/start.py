@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -14,71 +15,41 @@ from jaxtyping import Array
 from unlazy.activations import Relu
 from unlazy.flows import Trajectory
 from unlazy.networks import TwoLayer, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
-from unlazy.papers.caron2023.theorems._draws import over_starts
-from unlazy.papers.caron2023.theorems._setting import (
-    AUTHORS,
-    Model,
-    at_start,
-    either,
-    gaussian,
-    model,
-    positive,
-    slopes_at_most_one,
-    start,
-    sums_to_one,
-    symmetric_share,
-)
-from unlazy.papers.caron2023.theorems.kernels import (
-    asymmetrical_nodes,
-    distance_to_limit,
-    limit_ntg,
-    mean_ntg,
-    node_variance,
-    parts,
-)
-from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
-from unlazy.theory._runs import AtEnds, WithProbability, all_met
+from unlazy.papers.caron2023.theorems import kernels
+from unlazy.papers.caron2023.theorems import setting as s
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability, require
+from unlazy.theory.hypotheses import gaussian_start
 
 _SEEN = 64  # inputs on which laws over random starts are compared: they hold on any
 
 
-class MeanKernelPositive(AtEnds[Model]):
+class MeanKernelPositive(Theorem[s.Model]):
     """Prop. 3.1: κ_n = eig_min(Θ*) > 0 where no two inputs are parallel (eq. 10)."""
 
     key: ClassVar[str] = "caron2023/proposition-3.1"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition 3.1 and eq. 10"
+    source: ClassVar[str] = f"{s.AUTHORS}, Proposition 3.1 and eq. 10"
     statement: ClassVar[str] = "The mean tangent kernel of inputs that are not parallel is positive definite."
+    example: ClassVar[Example] = Example(s.at_start, Relu())
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), parallel=True)
 
-    def read(self, run: Trajectory) -> Reading[Model | None]:
-        """Assumptions 2.1 and 2.2."""
-        made = yield from start(run)
-        if made is None:
-            return None
-        yield from either(made)
+    def read(self, run: Trajectory) -> Reading[s.Model]:
+        """Require Assumptions 2.1 and 2.2."""
+        made = yield from s.start(run)
+        yield from s.either(made)
         closest = _closest(made)
         yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * made.precision, closest, 1)
         return made
 
-    def conclude(self, setting: Model) -> Finding:
+    def conclude(self, setting: s.Model) -> Finding:
         """Compare κ_n with rounding."""
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
         why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
-        verdict = Verdict.HOLDS if kappa > floor else Verdict.VACUOUS if kappa > -floor else Verdict.FAILS
-        if verdict is Verdict.VACUOUS:
-            why += f" Below {floor:.2g} nobody tells it from 0."
-        return Finding(verdict, why, kappa / floor, numbers)
-
-    def example(self) -> Trajectory:
-        """Three inputs in four dimensions."""
-        return at_start(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """One input is half of another."""
-        return at_start(Relu(), parallel=True)
+        note = f"Below {floor:.2g} it cannot be distinguished from 0."
+        return Finding.judge(kappa > -floor, why, kappa / floor, numbers, vacuous=kappa <= floor, if_vacuous=note)
 
 
-class KernelNearItsLimit(AtEnds[Model], WithProbability[Model]):
+class KernelNearItsLimit(WithProbability[s.Model]):
     """Prop. 3.3: Θ_m(W_0) → Θ_∞ = γ Θ* + (1-γ) Σ_j λ̃_j A_j, by the mean square of the distance.
 
     E‖Θ_m - E[Θ_∞ | w_1 ... w_m]‖_F² is known exactly (`distance_to_limit`), so the distance at hand is within 1/√δ of
@@ -86,45 +57,36 @@ class KernelNearItsLimit(AtEnds[Model], WithProbability[Model]):
     """
 
     key: ClassVar[str] = "caron2023/proposition-3.3"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition 3.3"
+    source: ClassVar[str] = f"{s.AUTHORS}, Proposition 3.3"
     statement: ClassVar[str] = "As width grows the NTG at the start tends to a limit, random where γ < 1."
+    example: ClassVar[Example] = Example(s.at_start, Relu())
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), ntk, width=2)
 
-    def read(self, run: Trajectory) -> Reading[Model | None]:
-        """The paper's model and start, in its own units."""
-        made = yield from _law(run)
-        if made is not None:
-            yield sums_to_one(made)
+    def read(self, run: Trajectory) -> Reading[s.Model]:
+        """Require the paper's model and start, in its own units, with any inputs."""
+        made = yield from _law(run, s.model)
+        yield _sums_to_one(made)
         return made
 
-    def conclude(self, setting: Model) -> Finding:
+    def conclude(self, setting: s.Model) -> Finding:
         """Compare the distance with what it is on average."""
-        network, x = setting.network, setting.raw[:_SEEN]
-        limit = limit_ntg(network, x)
+        network, x = setting.network, setting.run.data.x[:_SEEN]
+        limit = kernels.limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
         distance = float(np.linalg.norm(np.asarray(network.tangent_kernel(x, x), float) - limit.ntg))
-        expected = distance_to_limit(network, x)
+        expected = kernels.distance_to_limit(network, x)
         bound = expected / self.delta**0.5 + 1e3 * setting.precision * size
         numbers = {"distance": distance, "expected": expected, "bound": bound, "limit": size, "rest": limit.rest}
         why = (
             f"|Θ_m - Θ_∞| = {distance:.3g}, on average over starts {expected:.3g}, where |Θ_∞| = {size:.3g}; nodes "
             f"after the {network.width}th move Θ_∞ by {limit.rest:.2g}."
         )
-        verdict = Verdict.HOLDS if distance <= bound else Verdict.FAILS
-        if verdict is Verdict.HOLDS and bound > size:
-            verdict = Verdict.VACUOUS
-            why += f" The bound {bound:.3g} is larger than the limit: too narrow to be near it."
-        return Finding(verdict, why, bound / max(distance, 1e-300), numbers)
-
-    def example(self) -> Trajectory:
-        """512 nodes, half of their weight by Zipf's law."""
-        return at_start(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """Two nodes are far from the limit."""
-        return at_start(Relu(), scaling=ntk, width=2)
+        note = f"The bound {bound:.3g} is larger than the limit: too narrow to be near it."
+        margin = bound / max(distance, 1e-300)
+        return Finding.judge(distance <= bound, why, margin, numbers, vacuous=bound > size, if_vacuous=note)
 
 
-class KernelVaries(AtEnds[Model]):
+class KernelVaries(Theorem[s.Model]):
     """Eq. 12: E‖Θ_∞ - Θ*‖_F² = C_0 (1-γ)² Σ_j λ̃_j², at width m C_0 Σ_j λ_{m,j}².
 
     The second, of which the first is the limit (Prop. A.2), is compared with a mean over ``draws`` random starts of the
@@ -132,21 +94,23 @@ class KernelVaries(AtEnds[Model]):
     """
 
     key: ClassVar[str] = "caron2023/eq-12"
-    source: ClassVar[str] = f"{AUTHORS}, eq. 12"
+    source: ClassVar[str] = f"{s.AUTHORS}, eq. 12"
     statement: ClassVar[str] = "How much the NTG varies from start to start is set by the sum of squared node weights."
+    example: ClassVar[Example] = Example(s.at_start, Relu())
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), multilayer_mean_field)  # another feature scale
     draws: int = eqx.field(static=True, default=1000)
 
-    def read(self, run: Trajectory) -> Reading[Model | None]:
-        """The paper's model."""
-        return (yield from _law(run))
+    def read(self, run: Trajectory) -> Reading[s.Model]:
+        """Require the paper's model and start, with any inputs."""
+        return _law(run, s.model)
 
-    def conclude(self, setting: Model) -> Finding:
+    def conclude(self, setting: s.Model) -> Finding:
         """Compare a mean over starts with the formula."""
         x, sigma = setting.x[:_SEEN], setting.network.activation
-        node, constant = asymmetrical_nodes(setting.network), node_variance(sigma, x)
+        node, constant = kernels.asymmetrical_nodes(setting.network), kernels.node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
-        given = (setting.raw[:_SEEN], jnp.asarray(mean_ntg(sigma, x)), setting.unit)
-        mean = over_starts(_variation, setting, given, self.draws, x.shape[0], key=jax.random.key(12))
+        given = (setting.run.data.x[:_SEEN], jnp.asarray(kernels.mean_ntg(sigma, x)), setting.unit)
+        mean = s.over_starts(_variation, setting, given, self.draws, x.shape[0], key=jax.random.key(12))
         predicted = constant * float(setting.variances @ setting.variances)
         margin, measured = mean.against(np.asarray(predicted)), float(mean.value)
         numbers = {
@@ -160,19 +124,8 @@ class KernelVaries(AtEnds[Model]):
             f"E|Θ - Θ*|² = {measured:.3g} ± {float(mean.error):.2g} over {mean.draws} starts; the formula gives "
             f"{predicted:.3g} at this width and {limit:.3g} at infinite width."
         )
-        verdict = Verdict.HOLDS if margin >= 1 else Verdict.FAILS
-        if verdict is Verdict.HOLDS and mean.resolved(np.asarray(predicted)) < 5:
-            verdict = Verdict.VACUOUS
-            why += " So many draws cannot tell it from 0."
-        return Finding(verdict, why, margin, numbers)
-
-    def example(self) -> Trajectory:
-        """Half of the weight by Zipf's law."""
-        return at_start(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """Pre-activations of another size."""
-        return at_start(Relu(), scaling=multilayer_mean_field)
+        weak, note = mean.resolved(np.asarray(predicted)) < 5, "So many draws cannot distinguish it from 0."
+        return Finding.judge(margin >= 1, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 
 def _variation(network: TwoLayer, given: tuple[Array, Array, float]) -> Array:
@@ -180,7 +133,7 @@ def _variation(network: TwoLayer, given: tuple[Array, Array, float]) -> Array:
     return jnp.sum((network.tangent_kernel(x, x) / unit - mean) ** 2)
 
 
-class NodeSums(AtEnds[Model]):
+class NodeSums(Theorem[s.Model]):
     """Prop. A.2: Σ λ = 1, √(γm) <= Σ √λ <= √m, and Σ λ^r within the bounds whose common limit is (1-γ)^r Σ λ̃^r.
 
     The last, eq. 17, is checked by the two inequalities of its proof, for r = 3/2 and r = 2. Printed as an equivalence
@@ -188,20 +141,21 @@ class NodeSums(AtEnds[Model]):
     """
 
     key: ClassVar[str] = "caron2023/proposition-a.2"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition A.2"
+    source: ClassVar[str] = f"{s.AUTHORS}, Proposition A.2"
     statement: ClassVar[str] = "Node weights sum to 1, and their powers to what the asymmetric share makes of them."
+    example: ClassVar[Example] = Example(s.at_start, Relu())
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), mean_field)  # nodes of size 1/m
 
-    def read(self, run: Trajectory) -> Reading[Model | None]:
-        """Node scales of eq. 1."""
-        made = yield from model(run)
-        if made is not None:
-            yield sums_to_one(made)
+    def read(self, run: Trajectory) -> Reading[s.Model]:
+        """Require node scales of eq. 1."""
+        made = yield from s.model(run)
+        yield _sums_to_one(made)
         return made
 
-    def conclude(self, setting: Model) -> Finding:
+    def conclude(self, setting: s.Model) -> Finding:
         """Compare sums and bounds."""
         lam, m = setting.variances, setting.variances.size
-        node, root = asymmetrical_nodes(setting.network), float(np.sum(np.sqrt(lam)))
+        node, root = kernels.asymmetrical_nodes(setting.network), float(np.sum(np.sqrt(lam)))
         ratios = [math.sqrt(m) / root, root / max(math.sqrt(setting.gamma * m), 1e-300)]
         numbers = {"Σ √λ": root, "√m": math.sqrt(m), "√(γm)": math.sqrt(setting.gamma * m)}
         for power in (1.5, 2.0):
@@ -215,42 +169,34 @@ class NodeSums(AtEnds[Model]):
             f"Found Σ √λ = {root:.3g} between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² = "
             f"{numbers['Σ λ^2']:.3g}, at infinite width {numbers['Σ λ^2 at infinite width']:.3g}."
         )
-        holds = margin >= 1 - 1e4 * setting.precision
-        return Finding(Verdict.HOLDS if holds else Verdict.FAILS, why, margin, numbers)
-
-    def example(self) -> Trajectory:
-        """Half of the weight by Zipf's law."""
-        return at_start(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """Mean-field nodes of size 1/m."""
-        return at_start(Relu(), scaling=mean_field)
+        return Finding.judge(margin >= 1 - 1e4 * setting.precision, why, margin, numbers)
 
 
-class StartConcentrates(AtEnds[Model], WithProbability[Model]):
+class StartConcentrates(WithProbability[s.Model]):
     """Prop. C.1: eig_min(Θ_m) >= eig_min(Θ^(1)) > γ κ_n / 2 with probability 1 - δ if m >= 8 n log(n/δ) / (κ_n d).
 
     The n in front of the logarithm bounds eig_max(X X^T), which is taken itself: it asks for less.
     """
 
     key: ClassVar[str] = "caron2023/proposition-c.1"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition C.1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Proposition C.1"
     statement: ClassVar[str] = "Wide networks start with a kernel whose smallest eigenvalue is above γ κ_n / 2."
+    example: ClassVar[Example] = Example(s.at_start, Relu())
+    counterexample: ClassVar[Example] = Example(s.at_start, Relu(), asymmetrical(0.0, Zipf(0.4)))  # γ = 0
 
-    def read(self, run: Trajectory) -> Reading[Model | None]:
-        """Assumptions 2.1 to 2.3, γ > 0, and the width."""
-        made = yield from _law(run)
-        if made is None:
-            return None
-        yield symmetric_share(made)
-        if (yield from all_met(positive(made))):
-            needed, m = start_width(made, self.delta), made.variances.size
-            yield Hypothesis("width m", m >= needed, m, needed)
+    def read(self, run: Trajectory) -> Reading[s.Model]:
+        """Require Assumptions 2.1 to 2.3, γ > 0, and the width."""
+        made = yield from _law(run, s.start)
+        share, positive = s.positive_mean(made)
+        yield share
+        yield from require(positive)
+        needed, m = start_width(made, self.delta), made.variances.size
+        yield Hypothesis("width m", m >= needed, m, needed)
         return made
 
-    def conclude(self, setting: Model) -> Finding:
+    def conclude(self, setting: s.Model) -> Finding:
         """Compare the eigenvalues."""
-        split = parts(setting.network, setting.raw)
+        split = kernels.parts(setting.network, setting.run.data.x)
         part = float(np.linalg.eigvalsh(split.symmetric)[0]) / setting.unit
         whole = float(np.linalg.eigvalsh(split.symmetric + split.rest)[0]) / setting.unit
         bound, slack = setting.gamma * setting.kappa / 2, setting.rounding
@@ -267,25 +213,17 @@ class StartConcentrates(AtEnds[Model], WithProbability[Model]):
             f"Found eig_min(Θ) = {whole:.3g} and for its symmetric part {part:.3g}, where more than γ κ_n / 2 = "
             f"{bound:.3g} was wanted."
         )
-        return Finding(Verdict.HOLDS if holds else Verdict.FAILS, why, part / bound, numbers)
-
-    def example(self) -> Trajectory:
-        """512 nodes on three inputs."""
-        return at_start(Relu())
-
-    def counterexample(self) -> Trajectory:
-        """No symmetric share."""
-        return at_start(Relu(), scaling=asymmetrical(0.0, Zipf(0.4)))
+        return Finding.judge(holds, why, part / bound, numbers)
 
 
-def start_width(made: Model, delta: float) -> float:
+def start_width(made: s.Model, delta: float) -> float:
     """8 eig_max(X X^T) log(n/δ) / (κ_n d): the width of Prop. C.1."""
     x = np.asarray(made.x, float)
     largest = float(np.linalg.norm(x, 2)) ** 2
     return 8 * largest * math.log(made.n / delta) / (made.kappa * made.d)
 
 
-def _closest(made: Model) -> float:
+def _closest(made: s.Model) -> float:
     """Largest |cos| of the angle between two inputs; 0 if there is one only."""
     x = np.asarray(made.x, float)
     norms = np.linalg.norm(x, axis=1)
@@ -294,10 +232,14 @@ def _closest(made: Model) -> float:
     return float(cosines.max())
 
 
-def _law(run: Trajectory) -> Reading[Model | None]:
-    """The paper's model, with a start drawn by Assumption 2.3."""
-    made = yield from start(run)
-    if made is not None:
-        yield slopes_at_most_one(made)
-        yield from gaussian(made)
+def _law(run: Trajectory, read: Callable[[Trajectory], Reading[s.Model]]) -> Reading[s.Model]:
+    """Require the paper's model as ``read`` does, with any inputs or bounded ones, and a start by Assumption 2.3."""
+    made = yield from read(run)
+    yield s.slopes_at_most_one(made)
+    yield from gaussian_start(np.asarray(made.w, float), "nodes")
     return made
+
+
+def _sums_to_one(made: s.Model) -> Hypothesis:
+    """Require eq. 15, which fixes the units of eq. 1."""
+    return Hypothesis("node variances that sum to 1", abs(made.total - 1) < 1e-6, made.total, 1)

@@ -1,11 +1,9 @@
 """Theorems of chen2022: On feature learning in neural networks with global convergence guarantees.
 
-`features` has eq. 15, `decay` what can be said along a run (eq. 14 and 16, Lemma 1), `guarantees` what can be said
-before it (Theorems 1-3, Corollary 1), `concentration` Lemma 4, and `constants` every number that they need.
+`features` has eq. 15 and Lemma 4, `decay` what holds along a run (eq. 14 and 16, Lemma 1), `guarantees` what is known
+before it (Theorems 1-3, Corollary 1), `constants` every number that they need, and `setting` the paper's notation.
 """
 
-from unlazy.papers.chen2022.theorems._setting import gram, limit_gram
-from unlazy.papers.chen2022.theorems.concentration import EmbeddingConcentrates, concentration
 from unlazy.papers.chen2022.theorems.constants import (
     Requirements,
     best_interval,
@@ -20,13 +18,14 @@ from unlazy.papers.chen2022.theorems.constants import (
     start_size,
 )
 from unlazy.papers.chen2022.theorems.decay import ActiveNeuronsStay, LossFalls, SlopesBoundedBelow
-from unlazy.papers.chen2022.theorems.features import FeaturesMustMove
+from unlazy.papers.chen2022.theorems.features import EmbeddingConcentrates, FeaturesMustMove, concentration
 from unlazy.papers.chen2022.theorems.guarantees import (
     FixedEmbedding,
     RandomEmbedding,
     ShallowIndependentInputs,
     ThreeLayers,
 )
+from unlazy.papers.chen2022.theorems.setting import gram, limit_gram
 
 __all__ = [
     "ActiveNeuronsStay",

@@ -13,53 +13,43 @@ from unlazy.activations import Activation, ActiveInterval, LeakyRelu, Tanh
 from unlazy.data import Dataset
 from unlazy.flows import Trajectory
 from unlazy.networks import Network, TwoLayer
-from unlazy.papers.chen2022.theorems._setting import (
-    AUTHORS,
-    Setting,
-    active_somewhere,
-    gram,
-    is_known,
-    positive_definite,
-    read,
-    small_inputs,
-)
+from unlazy.papers.chen2022.theorems import setting as s
 from unlazy.papers.chen2022.theorems.constants import find_interval, kappa, printed_kappa
 from unlazy.probes import ActiveShare, DecayRate, MeanSquareSlope, Probe, TrainLoss
-from unlazy.theory._base import Finding, Hypothesis, Reading, Theorem, Verdict, through
-from unlazy.theory._runs import looked_later
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdict, through
+from unlazy.theory.hypotheses import observed_later, rounding
 
 _FAR = 50.0  # |σ'| is evaluated up to here: an activation with a floor has converged to it by then
 
 
-class LossFalls(Theorem[Setting]):
+class LossFalls(Theorem[s.Setting]):
     """Eq. 14: -L'/L >= 2 ĉ² λ_min(G) min_a (1/m) Σ_i σ'(h_i(x_a))² at every time.
 
     For any activation: the mean square slope is measured along the run, in place of the constant of eq. 16.
     """
 
     key: ClassVar[str] = "chen2022/eq-14"
-    source: ClassVar[str] = f"{AUTHORS}, eq. 14"
+    source: ClassVar[str] = f"{s.AUTHORS}, eq. 14"
     statement: ClassVar[str] = "While slopes are not all small, the loss falls at least at a rate set by eig_min(G)."
+    probes: ClassVar[tuple[Probe, ...]] = (DecayRate(), MeanSquareSlope())
+    knows = staticmethod(s.is_known)
+    example: ClassVar[Example] = Example(s.small_inputs, probes)
+    counterexample: ClassVar[Example] = Example(s.small_inputs, probes, parallel=True)  # eig_min(G) = 0
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """How fast the loss falls, and the slopes."""
-        return [DecayRate(), MeanSquareSlope()] if is_known(network) else []
-
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """The paper's model, and a positive definite G."""
-        setting = yield from read(run)
-        if setting is not None:
-            yield positive_definite(setting)
+    def read(self, run: Trajectory) -> Reading[s.Setting]:
+        """Require the paper's model, and a positive definite G."""
+        setting = yield from s.read(run)
+        yield setting.positive_definite()
         return setting
 
-    def conclude(self, setting: Setting) -> Finding:
+    def conclude(self, setting: s.Setting) -> Finding:
         """Compare both sides at every time."""
         run = setting.run
         slopes = np.asarray(through(run, MeanSquareSlope())["hidden"], float)
         measured = np.asarray(through(run, DecayRate()), float)
         guaranteed = 2 * setting.speed * setting.c**2 * setting.spectrum.smallest * slopes
         # λ_min is known up to rounding of the largest eigenvalue.
-        slack = setting.spectrum.rounding / setting.spectrum.smallest + 1e3 * setting.precision
+        slack = setting.spectrum.rounding / setting.spectrum.smallest + 1e3 * rounding(setting.run)
         left = measured > 0  # no loss, no rate
         margin = float(np.min(measured[left] / guaranteed[left])) if left.any() else 1.0
         holds = bool(np.all(measured[left] >= guaranteed[left] * (1 - slack)))
@@ -73,18 +63,10 @@ class LossFalls(Theorem[Setting]):
             f"The loss falls at rates from {numbers['measured rate']:.3g} to {measured.max():.3g}; guaranteed are "
             f"{guaranteed.min():.3g} to {guaranteed.max():.3g} (eig_min(G) = {setting.spectrum.smallest:.3g})."
         )
-        return Finding(Verdict.HOLDS if holds else Verdict.FAILS, why, margin, numbers)
-
-    def example(self) -> Trajectory:
-        """Tanh neurons on as many points as there are inputs."""
-        return small_inputs(self)
-
-    def counterexample(self) -> Trajectory:
-        """Parallel inputs: λ_min(G) = 0."""
-        return small_inputs(self, parallel=True)
+        return Finding.judge(holds, why, margin, numbers)
 
 
-class SlopesBoundedBelow(Theorem[tuple[Setting, float]]):
+class SlopesBoundedBelow(Theorem[tuple[s.Setting, float]]):
     """Eq. 16: L' <= -2 ĉ² λ_min(G) K_σ'² L where |σ'| >= K_σ' > 0 everywhere.
 
     For linear and leaky ReLU activations, not for the cubic one, which the paper names too. The inequality is checked
@@ -92,40 +74,44 @@ class SlopesBoundedBelow(Theorem[tuple[Setting, float]]):
     """
 
     key: ClassVar[str] = "chen2022/eq-16"
-    source: ClassVar[str] = f"{AUTHORS}, eq. 16"
+    source: ClassVar[str] = f"{s.AUTHORS}, eq. 16"
     statement: ClassVar[str] = "Where |σ'| is bounded from below, the loss falls exponentially from the start."
+    probes: ClassVar[tuple[Probe, ...]] = (TrainLoss(),)
+    knows = staticmethod(s.is_known)
+    example: ClassVar[Example] = Example(s.small_inputs, probes, activation=LeakyRelu(0.5))
+    counterexample: ClassVar[Example] = Example(s.small_inputs, probes, activation=Tanh())  # it saturates
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss."""
-        return [TrainLoss()] if is_known(network) else []
-
-    def read(self, run: Trajectory) -> Reading[tuple[Setting, float] | None]:
-        """The paper's model, a positive definite G, and slopes bounded from below."""
-        setting = yield from read(run)
-        if setting is None:
-            return None
-        yield positive_definite(setting)
+    def read(self, run: Trajectory) -> Reading[tuple[s.Setting, float]]:
+        """Require the paper's model, a positive definite G, and slopes bounded from below."""
+        setting = yield from s.read(run)
+        yield setting.positive_definite()
         floor = slope_floor(setting.network.activation)
         yield Hypothesis("|σ'| bounded away from 0 everywhere", floor > 0, floor)
-        yield looked_later(run)
+        yield observed_later(run)
         return setting, floor
 
-    def conclude(self, setting: tuple[Setting, float]) -> Finding:
-        """Hold the loss against the guaranteed rate."""
+    def conclude(self, setting: tuple[s.Setting, float]) -> Finding:
+        """Compare the loss with the guaranteed rate."""
         known, floor = setting
         rate = 2 * known.speed * known.c**2 * known.spectrum.smallest * floor**2
         return known.fall().against(rate, stepwise=True)
 
-    def example(self) -> Trajectory:
-        """Leaky ReLU."""
-        return small_inputs(self, activation=LeakyRelu(0.5))
 
-    def counterexample(self) -> Trajectory:
-        """Tanh saturates."""
-        return small_inputs(self, activation=Tanh())
+def _lemma_1_probes(network: Network, data: Dataset, given: tuple[float, float] | None = None) -> list[Probe]:
+    """The loss, and the share of neurons in the active interval."""
+    if not s.is_known(network):
+        return []
+    interval = _interval(network, np.diag(s.gram(network, data.x)), given)
+    return [] if interval is None else [TrainLoss(), ActiveShare(interval.left, interval.right)]
 
 
-class ActiveNeuronsStay(Theorem[tuple[Setting, ActiveInterval]]):
+def _interval(network: TwoLayer, variances: np.ndarray, given: tuple[float, float] | None) -> ActiveInterval | None:
+    if given is not None:
+        return network.activation.interval(*given)
+    return find_interval(network.activation, float(variances.min()), float(variances.max()))
+
+
+class ActiveNeuronsStay(Theorem[tuple[s.Setting, ActiveInterval]]):
     """Lemma 1: (η^t)^(3/2) >= (η̃^0)^(3/2) - κ (√L^0 - √L^t) / ĉ, η being the share of neurons with h in I (eq. 18-19).
 
     Neurons that start in the middle third of the active interval can leave it only while the loss falls; as long as a
@@ -135,32 +121,26 @@ class ActiveNeuronsStay(Theorem[tuple[Setting, ActiveInterval]]):
     """
 
     key: ClassVar[str] = "chen2022/lemma-1"
-    source: ClassVar[str] = f"{AUTHORS}, Lemma 1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Lemma 1"
     statement: ClassVar[str] = "Neurons cannot leave the active region of σ without a fall of the loss."
+    example: ClassVar[Example] = Example(s.small_inputs, _lemma_1_probes)
+    counterexample: ClassVar[Example] = Example(s.small_inputs, _lemma_1_probes, parallel=True)  # eig_min(G) = 0
     interval: tuple[float, float] | None = eqx.field(static=True, default=None)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss, and the share of neurons in the interval."""
-        interval = self._interval(network, np.diag(gram(network, data.x))) if is_known(network) else None
-        return [] if interval is None else [TrainLoss(), ActiveShare(interval.left, interval.right)]
+        """Return the probes of the loss and of the share of neurons in the interval."""
+        return _lemma_1_probes(network, data, self.interval)
 
-    def _interval(self, network: TwoLayer, variances: np.ndarray) -> ActiveInterval | None:
-        if self.interval is not None:
-            return network.activation.interval(*self.interval)
-        return find_interval(network.activation, float(variances.min()), float(variances.max()))
-
-    def read(self, run: Trajectory) -> Reading[tuple[Setting, ActiveInterval] | None]:
-        """The paper's model, a positive definite G, and an interval on which σ is active."""
-        setting = yield from read(run)
-        if setting is None:
-            return None
-        interval = self._interval(setting.network, np.diag(setting.gram))
-        yield positive_definite(setting)
-        yield active_somewhere(interval)
-        yield looked_later(run)
+    def read(self, run: Trajectory) -> Reading[tuple[s.Setting, ActiveInterval] | None]:
+        """Require the paper's model, a positive definite G, and an interval on which σ is active."""
+        setting = yield from s.read(run)
+        interval = _interval(setting.network, np.diag(setting.gram), self.interval)
+        yield setting.positive_definite()
+        yield Hypothesis("an interval on which |σ'| is bounded away from 0", interval is not None)
+        yield observed_later(run)
         return None if interval is None else (setting, interval)
 
-    def conclude(self, setting: tuple[Setting, ActiveInterval]) -> Finding:
+    def conclude(self, setting: tuple[s.Setting, ActiveInterval]) -> Finding:
         """Compare the share of active neurons with the guaranteed one at every time."""
         known, interval = setting
         run, network, values, g = known.run, known.network, known.losses(), known.spectrum
@@ -187,38 +167,21 @@ class ActiveNeuronsStay(Theorem[tuple[Setting, ActiveInterval]]):
         short = shares**1.5 < right - used * known.resolution
         verdict = Verdict.FAILS if short.any() else Verdict.HOLDS if says[-1] else Verdict.VACUOUS
         worst = int(np.argmin(shares**1.5 - right))
-        seen = (run.times[worst], shares[worst], guaranteed[worst])
-        return Finding(verdict, _in_words(verdict, interval, numbers, seen), margin, numbers)
-
-    def example(self) -> Trajectory:
-        """Tanh neurons with small inputs and large read-outs."""
-        return small_inputs(self)
-
-    def counterexample(self) -> Trajectory:
-        """Parallel inputs: λ_min(G) = 0."""
-        return small_inputs(self, parallel=True)
+        where = f"in I = ({interval.left:.3g}, {interval.right:.3g})"
+        why = {
+            Verdict.FAILS: f"At t = {run.times[worst]:.3g} a share {shares[worst]:.3g} of the neurons is {where}, less "
+            f"than the guaranteed {guaranteed[worst]:.3g}.",
+            Verdict.VACUOUS: f"By the end of the run no active neuron is guaranteed {where}, though a share "
+            f"{numbers['measured share']:.3g} is measured: ĉ is {numbers['c']:.3g}, and "
+            f"{numbers['c that keeps half']:.3g} would guarantee that more than half of those in its middle stay.",
+            Verdict.HOLDS: f"A share {numbers['guaranteed share']:.3g} of the neurons is guaranteed to stay {where}, "
+            f"{numbers['measured share']:.3g} does; the loss then falls at a rate of {numbers['guaranteed rate']:.3g} "
+            f"at least, measured is {numbers['measured rate']:.3g}.",
+        }
+        return Finding(verdict, why[verdict], margin, numbers)
 
 
 def slope_floor(activation: Activation) -> float:
     """K_σ' = inf |σ'| over |h| < 50, kinks left out: the constant of eq. 16."""
     ends = [-_FAR, *(kink for kink in sorted(activation.kinks) if abs(kink) < _FAR), _FAR]
     return min(activation.slope_on(left, right) for left, right in itertools.pairwise(ends))
-
-
-def _in_words(verdict: Verdict, interval: ActiveInterval, numbers: dict[str, float], seen: tuple[float, ...]) -> str:
-    where = f"in I = ({interval.left:.3g}, {interval.right:.3g})"
-    if verdict is Verdict.FAILS:
-        return "At t = {:.3g} a share {:.3g} of the neurons is {where}, less than the guaranteed {:.3g}.".format(
-            *seen, where=where
-        )
-    if verdict is Verdict.VACUOUS:
-        return (
-            f"By the end of the run no active neuron is guaranteed {where}, though a share "
-            f"{numbers['measured share']:.3g} is measured: ĉ is {numbers['c']:.3g}, and "
-            f"{numbers['c that keeps half']:.3g} would guarantee that more than half of those in its middle stay."
-        )
-    return (
-        f"A share {numbers['guaranteed share']:.3g} of the neurons is guaranteed to stay {where}, "
-        f"{numbers['measured share']:.3g} does; the loss then falls at a rate of {numbers['guaranteed rate']:.3g} at "
-        f"least, measured is {numbers['measured rate']:.3g}."
-    )

@@ -7,61 +7,34 @@ well converge; the theorems are then silent, and say what they would need.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from unlazy.activations import Activation
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.networks import Identity, Network, RandomLayers, TwoLayer
-from unlazy.papers.chen2022.theorems._setting import (
-    AUTHORS,
-    Setting,
-    Spectrum,
-    active_somewhere,
-    is_known,
-    limit_gram,
-    lipschitz,
-    positive_definite,
-    random_layer,
-    read,
-    small_inputs,
-    spectrum,
-)
-from unlazy.papers.chen2022.theorems.constants import (
-    Requirements,
-    best_interval,
-    features_needed,
-    find_interval,
-    requirements,
-    start_size,
-)
+from unlazy.networks import Identity, RandomLayers, TwoLayer
+from unlazy.papers.chen2022.theorems import constants
+from unlazy.papers.chen2022.theorems import setting as s
 from unlazy.probes import Probe, TrainLoss
-from unlazy.theory._base import Finding, Hypothesis, Reading, Verdict
-from unlazy.theory._runs import WithProbability, gaussian_start, looked_later
+from unlazy.theory import Example, Finding, Hypothesis, Reading, WithProbability, require_type
+from unlazy.theory.hypotheses import gaussian_start, observed_later, rounding
 
-
-@dataclasses.dataclass(frozen=True)
-class Promise:
-    """A run in the paper's units, and what a theorem asks of it and gives then."""
-
-    setting: Setting
-    needed: Requirements
+Promise = tuple[s.Setting, constants.Requirements]  # a run in the paper's units, and what is required and guaranteed
 
 
 class _Guarantee(WithProbability[Promise]):
     """A rate of the loss that is known before the run."""
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """The loss."""
-        return [TrainLoss()] if is_known(network) else []
+    probes: ClassVar[tuple[Probe, ...]] = (TrainLoss(),)
+    knows = staticmethod(s.is_known)
 
     def conclude(self, setting: Promise) -> Finding:
-        """Hold the loss against the guaranteed rate."""
-        known, needed = setting.setting, setting.needed
-        found = known.fall().against(known.speed * needed.rate, stepwise=False)
+        """Compare the loss with the guaranteed rate."""
+        known, needed = setting
+        unlucky = f"Over random starts this may happen with probability {self.delta:g} at most."
+        found = known.fall().against(known.speed * needed.rate, stepwise=False, if_fails=unlucky)
         numbers = found.numbers | {
             "c": known.c,
             "c needed": needed.c,
@@ -69,22 +42,7 @@ class _Guarantee(WithProbability[Promise]):
             "width needed": needed.width,
             "eig_min": known.spectrum.smallest,
         }
-        why = found.why
-        if found.verdict is Verdict.FAILS:
-            why += f" Over random starts this may happen with probability {self.delta:g} at most."
-        return Finding(found.verdict, why, found.margin, numbers)
-
-
-class _RandomFeatures(_Guarantee):
-    """A guarantee for random features, whose example has one layer of them."""
-
-    def example(self) -> Trajectory:
-        """Two small inputs, sent through 2048 tanh features."""
-        return small_inputs(self, embedding=RandomLayers((2048,)))
-
-    def counterexample(self) -> Trajectory:
-        """The same with read-outs of 1."""
-        return small_inputs(self, embedding=RandomLayers((2048,)), readout=1.0)
+        return dataclasses.replace(found, numbers=numbers)
 
 
 class FixedEmbedding(_Guarantee):
@@ -95,26 +53,18 @@ class FixedEmbedding(_Guarantee):
     """
 
     key: ClassVar[str] = "chen2022/theorem-1"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 1"
     statement: ClassVar[str] = "On independent features, with c and m large enough, the loss falls exponentially to 0."
+    example: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes)
+    counterexample: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes, readout=1.0)
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """The paper's model and start, a positive definite G, and ĉ and m as large as they have to be."""
-        setting = yield from read(run)
-        if setting is None:
-            return None
+        """Require the paper's model and start, a positive definite G, and ĉ and m that are large enough."""
+        setting = yield from s.read(run)
         yield from _start(setting)
-        yield positive_definite(setting)
-        yield looked_later(run)
+        yield setting.positive_definite()
+        yield observed_later(run)
         return (yield from _large_enough(setting, setting.spectrum, self.delta, random=False))
-
-    def example(self) -> Trajectory:
-        """Two small inputs, large read-outs, tanh."""
-        return small_inputs(self)
-
-    def counterexample(self) -> Trajectory:
-        """The same with read-outs of 1."""
-        return small_inputs(self, readout=1.0)
 
 
 class ShallowIndependentInputs(_Guarantee):
@@ -125,23 +75,26 @@ class ShallowIndependentInputs(_Guarantee):
     """
 
     key: ClassVar[str] = "chen2022/corollary-1"
-    source: ClassVar[str] = f"{AUTHORS}, Corollary 1"
+    source: ClassVar[str] = f"{s.AUTHORS}, Corollary 1"
     statement: ClassVar[str] = "A wide shallow network with n <= d independent inputs fits them at a linear rate."
+    example: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes)
+    counterexample: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes, parallel=True)
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """A shallow network, n <= d, and all that Theorem 1 asks for."""
+        """Require a shallow network, n <= d, and what Theorem 1 requires."""
         if isinstance(run.start, TwoLayer):
             yield Hypothesis("a shallow network, without an embedding", isinstance(run.start.embedding, Identity))
             yield Hypothesis("n <= d", run.data.n <= run.data.inputs, run.data.n, run.data.inputs)
         return (yield from FixedEmbedding(self.delta).read(run))
 
-    def example(self) -> Trajectory:
-        """Two small inputs in the plane."""
-        return small_inputs(self)
 
-    def counterexample(self) -> Trajectory:
-        """Parallel inputs."""
-        return small_inputs(self, parallel=True)
+class _RandomFeatures(_Guarantee):
+    """A guarantee for random features, whose example has one layer of them."""
+
+    example: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes, embedding=RandomLayers((2048,)))
+    counterexample: ClassVar[Example] = Example(
+        s.small_inputs, _Guarantee.probes, embedding=RandomLayers((2048,)), readout=1.0
+    )
 
 
 class RandomEmbedding(_RandomFeatures):
@@ -152,11 +105,11 @@ class RandomEmbedding(_RandomFeatures):
     """
 
     key: ClassVar[str] = "chen2022/theorem-2"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 2"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 2"
     statement: ClassVar[str] = "On many random features, with c and m large enough, the loss falls exponentially to 0."
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """The paper's model and start, G near a positive definite limit, and ĉ and m as large as they have to be."""
+        """Require the paper's model and start, G near a positive definite limit, and large enough ĉ and m."""
         return (yield from _near_its_limit(run, self.delta))
 
 
@@ -167,62 +120,59 @@ class ThreeLayers(_RandomFeatures):
     """
 
     key: ClassVar[str] = "chen2022/theorem-3"
-    source: ClassVar[str] = f"{AUTHORS}, Theorem 3"
+    source: ClassVar[str] = f"{s.AUTHORS}, Theorem 3"
     statement: ClassVar[str] = "A wide three-layer network, its first layer frozen, fits any n points at a linear rate."
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """One frozen random layer with enough features, and all that Theorem 2 asks for."""
-        layer = random_layer(run.start)
+        """Require one frozen random layer with enough features, and what Theorem 2 requires."""
+        layer = s.random_layer(run.start)
         yield Hypothesis("one frozen random layer below the trained one", layer is not None)
         return None if layer is None else (yield from _near_its_limit(run, self.delta, layer))
 
 
-def _start(setting: Setting) -> Iterator[Hypothesis]:
-    """Assumption 3, as far as numbers can show it: independent neurons with h_i ~ N(0, G)."""
-    network, features = setting.network, setting.w.shape[1]
+def _start(setting: s.Setting) -> Iterator[Hypothesis]:
+    """Require Assumption 3, as far as numbers can show it: independent neurons with h_i ~ N(0, G)."""
+    network, w = setting.network, np.asarray(setting.network.w, float)
+    features = w.shape[1]
     size = float(features) ** (2 * network.scaling.feature) * features
     yield Hypothesis("pre-activations with covariance G at the start", abs(size - 1) < 1e-6, size, 1)
-    yield from gaussian_start(np.asarray(setting.w, float), "neurons")
+    yield from gaussian_start(w, "neurons")
     yield Hypothesis("targets that are not all 0", bool(np.any(setting.y)))
-    yield lipschitz(network.activation)
+    yield s.lipschitz(network.activation)
 
 
 def _near_its_limit(
     run: Trajectory, delta: float, layer: tuple[RandomLayers, Activation] | None = None
 ) -> Reading[Promise | None]:
-    """What Theorem 2 asks for, and for one ``layer``, the number of features of Theorem 3."""
-    setting = yield from read(run)
-    if setting is None:
-        return None
-    matrix = limit_gram(setting.network, run.data.x)
-    yield Hypothesis("random features, finitely or infinitely many", matrix is not None)
-    if matrix is None:
-        return None
-    limit = spectrum(matrix, setting.precision)
+    """Require what Theorem 2 does, and for one ``layer`` the number of features of Theorem 3."""
+    setting = yield from s.read(run)
+    found = s.limit_gram(setting.network, run.data.x)
+    matrix = yield from require_type("random features, finitely or infinitely many", found, np.ndarray)
+    limit = s.spectrum(matrix, rounding(run))
     yield from _start(setting)
     yield Hypothesis("eig_min of the limit Ḡ > 0", limit.positive, limit.smallest)
     distance = float(np.linalg.norm(setting.gram - matrix, 2))
     yield Hypothesis("|G - Ḡ| <= eig_min(Ḡ) / 2", distance <= limit.smallest / 2, distance, limit.smallest / 2)
-    yield looked_later(run)
+    yield observed_later(run)
     promise = yield from _large_enough(setting, limit, delta, random=True)
     if layer is not None and limit.positive:
         embedding, activation = layer
-        sizes = start_size(activation, np.mean(np.square(np.asarray(run.data.x, float)), axis=1))
-        needed = features_needed(sizes, limit.smallest / 2, delta / 2)
+        sizes = constants.start_size(activation, np.mean(np.square(np.asarray(run.data.x, float)), axis=1))
+        needed = constants.features_needed(sizes, limit.smallest / 2, delta / 2)
         yield Hypothesis("features D", embedding.widths[0] >= needed, embedding.widths[0], needed)
     return promise
 
 
-def _large_enough(setting: Setting, known: Spectrum, delta: float, random: bool) -> Reading[Promise | None]:
-    """ĉ and m, for a Gram matrix or its limit with the spectrum ``known``."""
+def _large_enough(setting: s.Setting, known: s.Spectrum, delta: float, random: bool) -> Reading[Promise | None]:
+    """Require large enough ĉ and m, for a Gram matrix or its limit with the spectrum ``known``."""
     sigma, c, width = setting.network.activation, setting.c, setting.network.width
-    active = active_somewhere(find_interval(sigma, known.low, known.high))
-    yield active
-    if not (active.met and known.positive and np.any(setting.y)):
+    active = constants.find_interval(sigma, known.low, known.high) is not None
+    yield Hypothesis("an interval on which |σ'| is bounded away from 0", active)
+    if not (active and known.positive and np.any(setting.y)):
         return None
-    interval = best_interval(sigma, *((known.low / 2, 2 * known.high) if random else (known.low, known.high)))
+    interval = constants.best_interval(sigma, *((known.low / 2, 2 * known.high) if random else (known.low, known.high)))
     ends, diagonal = (known.smallest, known.largest), (known.low, known.high)
-    needed = requirements(*ends, diagonal, sigma, setting.y, c, delta, interval, random)
+    needed = constants.requirements(*ends, diagonal, sigma, setting.y, c, delta, interval, random)
     yield Hypothesis("read-outs ĉ", c >= needed.c, c, needed.c)
     yield Hypothesis("width m", width >= needed.width, width, needed.width)
-    return Promise(setting, needed)
+    return setting, needed

@@ -1,24 +1,26 @@
-"""Identities of ren2023 that are exact on any finite learner and any data: Lemmas D.3 to D.5, D.14 and D.18.
+"""Identities of ren2023 that are exact for any finite learner and any data: Lemmas D.3 to D.5, D.11 to D.14 and D.18.
 
-All are about the unclipped flow. Expectations are over the data, with their weights; S(x) = (f* - f) E[σ'(h_2) w_2].
+All concern the unclipped flow. Expectations are over the data, with their weights; S(x) = (f* - f) E[σ'(h_2) w_2].
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
-from unlazy.networks import Block, MeanFieldStack, lengths, sphere_mean
-from unlazy.papers.ren2023.probes import learner, second, slope, values, weights_of
+from unlazy.networks import Block, MeanFieldStack
+from unlazy.networks.blocks import lengths
+from unlazy.networks.limits import sphere_mean
+from unlazy.papers.ren2023.probes import all_active, learner, loss_parts, second, slope, values, weights_of
 
 
-class _Seen(NamedTuple):
-    """What all identities are made of; one column for each sample."""
+class _Parts(NamedTuple):
+    """The parts of all identities; one column per sample."""
 
     share: Float[Array, " n"]
     residual: Float[Array, " n"]  # f* - f
@@ -28,31 +30,47 @@ class _Seen(NamedTuple):
     signal: Float[Array, " n"]  # S
 
 
-def _observe(network: MeanFieldStack, data: Dataset) -> _Seen:
+def _parts(network: MeanFieldStack, data: Dataset) -> _Parts:
     block = second(network)
     value = values(network, data.x)
     h = block.hidden(value[None])
     gates = block.activation.derivative(h)
     residual = data.y - network(data.x)
     signal = residual * (block.w[:, 0] @ gates) / block.width
-    return _Seen(weights_of(data), residual, value, h, gates, signal)
+    return _Parts(weights_of(data), residual, value, h, gates, signal)
 
 
 def _first(network: MeanFieldStack) -> Block:
     block = network.blocks[0]
     if not isinstance(block, Block):
-        raise UserError("This identity is about single neurons of the first layer, not its limit: use a finite width.")
+        raise UserError("This identity concerns single neurons of the first layer, not its limit: use a finite width.")
     return block
 
 
 def alpha_speed(network: MeanFieldStack, data: Dataset) -> Scalar:
-    """α' = (4 C_Γ/√d) E[S F] (Lemma D.3)."""
-    seen = _observe(learner(network), data)
-    return 4 * sphere_mean(network.inputs) * (seen.share @ (seen.signal * seen.value))
+    """Compute α' = (4 C_Γ/√d) E[S F] (Lemma D.3).
+
+    Parameters
+    ----------
+    network, data
+        The learner, and the samples.
+    """
+    parts = _parts(learner(network), data)
+    return 4 * sphere_mean(network.inputs) * (parts.share @ (parts.signal * parts.value))
 
 
 def value_speed(network: MeanFieldStack, data: Dataset, x: Inputs) -> Float[Array, " n"]:
-    """d/dt F(x) = 4 E[S(x') E_w σ(w·x') σ(w·x)] + E[S(x') E_w |w|² σ'(w·x') σ'(w·x) x'·(I - w̄w̄^T) x] (Lemma D.4)."""
+    """Compute the speed of F(x) (Lemma D.4).
+
+    d/dt F(x) = 4 E[S(x') E_w σ(w·x') σ(w·x)] + E[S(x') E_w |w|² σ'(w·x') σ'(w·x) x'·(I - w̄w̄^T) x].
+
+    Parameters
+    ----------
+    network, data
+        The learner, and the samples.
+    x
+        Inputs at which to compute the speed.
+    """
     _, radial, tangential = _pulls(network, data)
     first = _first(network)
     h = first.hidden(x.T)
@@ -62,25 +80,30 @@ def value_speed(network: MeanFieldStack, data: Dataset, x: Inputs) -> Float[Arra
     return lengthening + turning
 
 
-def _pulls(network: MeanFieldStack, data: Dataset) -> tuple[_Seen, Float[Array, " m"], Float[Array, "m d"]]:
-    """E[S σ(w·x)] of each neuron, and |w| (I - w̄w̄^T) E[S σ'(w·x) x]."""
-    seen, first = _observe(learner(network), data), _first(network)
+def _pulls(network: MeanFieldStack, data: Dataset) -> tuple[_Parts, Float[Array, " m"], Float[Array, "m d"]]:
+    """Compute E[S σ(w·x)] of each neuron, and |w| (I - w̄w̄^T) E[S σ'(w·x) x]."""
+    parts, first = _parts(learner(network), data), _first(network)
     h, length = first.hidden(data.x.T), lengths(first.w)
-    weighed = seen.share * seen.signal
+    weighed = parts.share * parts.signal
     radial = first.activation(h) @ weighed
     mean = (first.activation.derivative(h) * weighed[None]) @ data.x
     unit = first.w / length[:, None]
-    return seen, radial, length[:, None] * (mean - jnp.sum(mean * unit, axis=1, keepdims=True) * unit)
+    return parts, radial, length[:, None] * (mean - jnp.sum(mean * unit, axis=1, keepdims=True) * unit)
 
 
 def loss_speed(network: MeanFieldStack, data: Dataset) -> dict[str, Scalar]:
-    """dL/dt = -E‖∇‖², by what moves: w_2, b_2, and the first layer radially and tangentially (Lemma D.5).
+    """Compute dL/dt = -E‖∇‖² for L = ½ E(f* - f)² (Lemma D.5).
 
-    For L = ½ E(f* - f)². Every part is negative; their sum is the speed of the loss.
+    It is the sum of four parts, all negative: those of w_2, of b_2, and of the first layer, radially and tangentially.
+
+    Parameters
+    ----------
+    network, data
+        The learner, and the samples.
     """
-    seen, radial, tangential = _pulls(network, data)
-    weighed = seen.share * seen.residual
-    weight, bias = (seen.gates @ (weighed * part) for part in (seen.value, jnp.ones_like(seen.value)))
+    parts, radial, tangential = _pulls(network, data)
+    weighed = parts.share * parts.residual
+    weight, bias = (parts.gates @ (weighed * part) for part in (parts.value, jnp.ones_like(parts.value)))
     return {
         "w_2": -jnp.mean(jnp.square(weight)),
         "b_2": -jnp.mean(jnp.square(bias)),
@@ -89,19 +112,96 @@ def loss_speed(network: MeanFieldStack, data: Dataset) -> dict[str, Scalar]:
     }
 
 
+class ShapeSpeeds(NamedTuple):
+    """How fast F̄ = F/α and its error e = E[(F̄ - |x|)²; X_1] move, by the parts of the loss of eq. 6.
+
+    Attributes
+    ----------
+    fit, error, rest
+        The speed of F̄ on a unit vector in the direction of each sample, along the gradient flow of L_1, of
+        (w̄_2²/2) E[(F̃ - F)²; X_1], and of all else in L.
+    fit_error, error_error, rest_error
+        The speed of e along the same three flows.
+    signal
+        (w̄_2² α²/2) E|∇e|² over neurons, by which e falls along the second of them (Lemma D.12).
+    bound
+        4 w̄_2² (α/s) (1 + s) (1 + s F̄) √(e E[|x|²; X_1]) in each direction, s = C_Γ/√d, which bounds |error| (D.13).
+    growth
+        The speed of F/α in each direction along the flow of L_1, were α held fixed.
+    """
+
+    fit: Float[Array, " n"]
+    error: Float[Array, " n"]
+    rest: Float[Array, " n"]
+    fit_error: Scalar
+    error_error: Scalar
+    rest_error: Scalar
+    signal: Scalar
+    bound: Float[Array, " n"]
+    growth: Float[Array, " n"]
+
+
+def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
+    """Compute how F̄ moves (Lemmas D.11 to D.13), exactly and on any data.
+
+    The flow of L_1 multiplies all first-layer neurons by one factor, so it leaves F̄ alone. Along that of the error the
+    speed of e is -(w̄_2² α²/2) E|∇e|², because F̄ does not change with the lengths of all neurons together. Constants
+    follow from |∇F(x)| <= 2 |w| |x| and ∇α = 2 s w of each neuron, in the metric of the mean-field flow.
+
+    Parameters
+    ----------
+    network, data
+        The learner, of finite width, and the samples.
+    """
+    here = learner(network)
+    parts, w = loss_parts(here, data)
+    share, r, s, m = weights_of(data), lengths(data.x), sphere_mean(here.inputs), w.shape[0]
+    inside, mean = all_active(here, data), jnp.mean(second(here).w)
+    unit = data.x / jnp.where(r > 0, r, 1)[:, None]
+
+    def shape(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
+        moved = eqx.tree_at(lambda one: one.blocks[0].w, here, weights)
+        bar = values(moved, unit) / slope(moved)
+        return bar, share @ jnp.where(inside, jnp.square((bar - 1) * r), 0)
+
+    rows = m * jax.jacrev(parts)(w)
+    whole = rows[0] + rows[1] + rows[2]
+    (fit, fit_error), (error, error_error), (rest, rest_error) = (
+        jax.jvp(shape, (w,), (-row,))[1] for row in (rows[0], rows[3], whole - rows[0] - rows[3])
+    )
+    alpha, (bar, e) = slope(here), shape(w)
+    steep = m * jax.grad(lambda weights: shape(weights)[1])(w)
+    signal = 0.5 * jnp.square(mean * alpha) * jnp.sum(jnp.square(steep)) / m
+    reach = share @ jnp.where(inside, jnp.square(r), 0)
+    bound = 4 * jnp.square(mean) * alpha / s * (1 + s) * (1 + s * bar) * jnp.sqrt(e * reach)
+    moved = jax.jvp(lambda v: values(eqx.tree_at(lambda one: one.blocks[0].w, here, v), unit), (w,), (-rows[0],))[1]
+    return ShapeSpeeds(fit, error, rest, fit_error, error_error, rest_error, signal, bound, moved / alpha)
+
+
 def spread_speed(network: MeanFieldStack, data: Dataset) -> Float[Array, "k k"]:
-    """½ d/dt |(v_2, r_2) - (v_2', r_2')|² = E[(f* - f) (h - h') (σ'(h) - σ'(h'))] of every pair (Lemma D.14)."""
-    seen = _observe(learner(network), data)
-    across = (seen.hidden * (seen.share * seen.residual)[None]) @ seen.gates.T
+    """Compute ½ d/dt |(v_2, r_2) - (v_2', r_2')|² = E[(f* - f) (h - h') (σ'(h) - σ'(h'))] of every pair (Lemma D.14).
+
+    Parameters
+    ----------
+    network, data
+        The learner, and the samples.
+    """
+    parts = _parts(learner(network), data)
+    across = (parts.hidden * (parts.share * parts.residual)[None]) @ parts.gates.T
     own = jnp.diag(across)
     return own[:, None] + own[None, :] - across - across.T
 
 
 def conserved(network: MeanFieldStack) -> Scalar:
-    """α - (2 C_Γ/√d) E w_2², which the unclipped flow keeps exactly.
+    """Compute α - (2 C_Γ/√d) E w_2², which the unclipped flow conserves exactly.
 
-    Lemma D.18 has w̄_2² in place of E w_2², and so keeps it up to the spread of the second layer only: α' is
-    (4 C_Γ/√d) E[S F] (Lemma D.3), and d/dt E w_2² is 2 E[S F], whatever the data and the widths are.
+    For any data and widths α' is (4 C_Γ/√d) E[S F] (Lemma D.3), and d/dt E w_2² is 2 E[S F]. Lemma D.18 has w̄_2² in
+    place of E w_2², which is conserved only up to the spread of the second layer.
+
+    Parameters
+    ----------
+    network
+        The learner.
     """
     here = learner(network)
     return slope(here) - 2 * sphere_mean(here.inputs) * jnp.mean(jnp.square(second(here).w))

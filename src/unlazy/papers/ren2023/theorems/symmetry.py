@@ -1,126 +1,113 @@
-"""What spherical symmetry gives: Lemmas 3.1, B.1, B.3 and B.5 of ren2023, each held against the samples at hand.
+"""What spherical symmetry implies: Lemmas 3.1, B.1 to B.3 and B.5 of ren2023, each compared with samples.
 
-They are statements about laws. What is checked is whether the draw at hand could come from them: the largest of all
-deviations, in standard errors, against what chance allows with probability 1 - δ.
+They are statements about laws. Each check asks whether a draw could come from such a law: it compares the largest of
+all deviations, in standard errors, with what chance allows with probability 1 - δ.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+import dataclasses
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
 from scipy import stats
 
-from unlazy.data import Dataset
 from unlazy.flows import Trajectory
-from unlazy.networks import Network, sphere_mean
-from unlazy.papers.ren2023.radial import radial_cdf
-from unlazy.papers.ren2023.theorems._setting import (
-    AUTHORS,
-    Finite,
-    Setting,
-    at_start,
-    even,
-    finite_model,
-    model,
-    plain_inputs,
-    symmetric,
-)
-from unlazy.probes import Probe
-from unlazy.theory._base import Finding, Reading, Theorem, Verdict
-from unlazy.theory._runs import probability
-
-S = TypeVar("S", bound=Setting)
+from unlazy.networks.limits import sphere_mean
+from unlazy.papers.ren2023.radial import radial_cdf, truncated_mean_bounds, truncated_moment
+from unlazy.papers.ren2023.theorems import problems
+from unlazy.papers.ren2023.theorems.setting import AUTHORS, Setting, even, finite_model, model, symmetric_draws
+from unlazy.theory import Example, Finding, Reading, Verdict, WithProbability
 
 
-def _judge(deviation: np.ndarray, error: np.ndarray, scale: float, delta: float, what: str) -> Finding:
-    """Compare deviations with standard errors; the bound is vacuous where errors are as large as what is measured."""
+def within_chance(
+    what: str, deviation: np.ndarray, error: np.ndarray, delta: float, scale: float, scale_name: str = "measured"
+) -> Finding:
+    """Check that the largest of all deviations, in standard errors, is one that chance allows.
+
+    Parameters
+    ----------
+    what
+        The quantity, for the text of the finding.
+    deviation, error
+        Its deviations, and their standard errors.
+    delta
+        Failure probability of all comparisons together.
+    scale, scale_name
+        The size of the quantity: where errors exceed it the finding is vacuous. And its name in `Finding.numbers`.
+    """
     z = float(np.max(np.abs(deviation) / np.maximum(error, 1e-300)))
     allowed = float(stats.norm.isf(delta / (2 * deviation.size)))
     largest = float(np.max(np.abs(deviation)))
-    why = f"{what} is off by {largest:.2g} at most, {z:.2f} standard errors; chance allows {allowed:.2f}."
-    verdict = Verdict.HOLDS if z <= allowed else Verdict.FAILS
-    if verdict is Verdict.HOLDS and allowed * float(np.max(error)) > scale:
-        verdict, why = Verdict.VACUOUS, why + f" That is as large as what is measured, {scale:.2g}."
-    numbers = {"largest deviation": largest, "in standard errors": z, "allowed": allowed, "measured": scale}
-    return Finding(verdict, why, allowed / max(z, 1e-300), numbers)
+    numbers = {"largest deviation": largest, "in standard errors": z, "allowed": allowed, scale_name: scale}
+    why = f"{what}: off by {largest:.2g} at most, {z:.2f} standard errors; chance allows {allowed:.2f}."
+    weak, large = allowed * float(np.max(error)) > scale, f"That is as large as what is measured, {scale:.2g}."
+    return Finding.judge(z <= allowed, why, allowed / max(z, 1e-300), numbers, vacuous=weak, if_vacuous=large)
 
 
-class _OfLaws(Theorem[S]):
-    """A statement about laws, which a draw from them meets with probability 1 - ``delta``."""
+class _OfLaws(WithProbability[Setting]):
+    """A statement about laws, which a draw from them satisfies with probability 1 - ``delta``."""
 
+    example: ClassVar[Example] = Example(problems.at_start)
     delta: float = eqx.field(static=True, default=0.01)
 
-    def __check_init__(self) -> None:
-        probability(self.delta)
 
-    def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Nothing along the run."""
-        return []
-
-    def example(self) -> Trajectory:
-        """2000 inputs of the paper's law, 400 neurons on a sphere."""
-        return at_start()
-
-
-def _samples(run: Trajectory, setting: S | None) -> Reading[S | None]:
-    """Independent inputs without a preferred direction, and the paper's target."""
-    plain = plain_inputs(run)
-    yield plain
-    if setting is not None and plain.met:
-        yield from symmetric(run)
-    return setting
-
-
-class EvenFeatures(_OfLaws[Finite]):
+class EvenFeatures(_OfLaws):
     """Lemma 3.1: E|w| σ(w·x) = C_Γ/√d E|w|² |x| for a spherically symmetric law of w.
 
     On a finite first layer F/α - |x| has the standard error of a mean over neurons; it is checked in the directions of
     up to 200 inputs.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
     """
 
     key: ClassVar[str] = "ren2023/lemma-3.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 3.1"
     statement: ClassVar[str] = "Neurons spread evenly over directions compute a multiple of |x|."
+    counterexample: ClassVar[Example] = Example(problems.at_start, even_features=False)
 
-    def read(self, run: Trajectory) -> Reading[Finite | None]:
-        """A finite learner whose neurons prefer no direction."""
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """Require a finite learner whose neurons have no preferred direction."""
         setting = yield from finite_model(run)
         if setting is not None:
-            yield even(np.asarray(setting.first.w, float), "first-layer neurons")
+            yield even(setting.weights, "first-layer neurons")
         return setting
 
-    def conclude(self, setting: Finite) -> Finding:
+    def conclude(self, setting: Setting) -> Finding:
         """Compare F/α with 1 on the sphere."""
-        w, (x, r, _) = np.asarray(setting.first.w, float), setting.inputs
+        w, (x, r, _) = setting.weights, setting.inputs
         u = (x / np.where(r > 0, r, 1)[:, None])[:200]
         square = np.sum(w**2, axis=1)
-        # Each neuron's part of F/α; the mean of |w|² is known, so it counts as given.
+        # The part of each neuron in F/α; the mean of |w|² is known, so it counts as given.
         part = np.sqrt(square)[:, None] * np.maximum(w @ u.T, 0) / (sphere_mean(w.shape[1]) * square.mean())
         error = part.std(axis=0, ddof=1) / np.sqrt(len(w))
-        return _judge(part.mean(axis=0) - 1, error, 1.0, self.delta, "F/(α |x|)")
-
-    def counterexample(self) -> Trajectory:
-        """Neurons that all point one way."""
-        return at_start(even_features=False)
+        return within_chance("F/(α |x|)", part.mean(axis=0) - 1, error, self.delta, 1.0)
 
 
-class RadialDensity(_OfLaws[Setting]):
+class RadialDensity(_OfLaws):
     """Lemma B.1: |x| has the density (d/r) J_{d/2}(c r)², and P(|x| >= R) = O(1/R).
 
-    ``scale`` is the paper's αβ. Checked by the test of Kolmogorov and Smirnov at level δ.
+    It is checked by the test of Kolmogorov and Smirnov at level δ.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
+    scale
+        The paper's αβ.
     """
 
     key: ClassVar[str] = "ren2023/lemma-b.1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma B.1"
     statement: ClassVar[str] = "The radius of the inputs has the density (d/r) J²(c r) with ν = d/2."
+    counterexample: ClassVar[Example] = Example(problems.at_start, law="gaussian")
     scale: float = eqx.field(static=True, default=1.0)
 
     def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Independent inputs without a preferred direction, and the paper's target."""
-        return (yield from _samples(run, (yield from model(run))))
+        """Require independent inputs without a preferred direction, and the paper's target."""
+        return (yield from symmetric_draws(run, (yield from model(run))))
 
     def conclude(self, setting: Setting) -> Finding:
         """Compare distribution functions."""
@@ -129,60 +116,148 @@ class RadialDensity(_OfLaws[Setting]):
         allowed = float(stats.kstwobign.isf(self.delta) / np.sqrt(r.size))
         tail = float(np.max(np.sort(r)[::-1] * np.arange(1, r.size + 1) / r.size))
         numbers = {"distance": apart, "allowed": allowed, "largest R P(|x| >= R)": tail}
-        why = f"Distribution functions are {apart:.3g} apart at most; chance allows {allowed:.3g} for n = {r.size}."
-        return Finding(Verdict.HOLDS if apart <= allowed else Verdict.FAILS, why, allowed / max(apart, 1e-300), numbers)
-
-    def counterexample(self) -> Trajectory:
-        """Gaussian inputs."""
-        return at_start(law="gaussian")
+        why = f"Distribution functions differ by {apart:.3g} at most; chance allows {allowed:.3g} for n = {r.size}."
+        return Finding.judge(apart <= allowed, why, allowed / max(apart, 1e-300), numbers)
 
 
-class _OnSamples(_OfLaws[Finite]):
+class RadialMoments(_OfLaws):
+    """Lemma B.2: E[|x|; |x| <= 0.99] and E f* are of order 1, and E[|x|; |x| <= d] of order log d.
+
+    With the constants of its proof, P = P(0.1 <= |x| <= 0.99): (a) 0.1 P <= E[|x|; |x| <= 0.99] <= 0.99, (b) E f* >=
+    0.01 P; and (c) with those of `truncated_mean_bounds`. The integrals must satisfy them, and the means of the data
+    agree with the integrals as far as chance allows at level δ.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
+    scale
+        The paper's αβ.
+    """
+
+    key: ClassVar[str] = "ren2023/lemma-b.2"
+    source: ClassVar[str] = f"{AUTHORS}, Lemma B.2, with constants"
+    statement: ClassVar[str] = "The law of inputs has mass inside the unit ball, and a mean that diverges like log R."
+    counterexample: ClassVar[Example] = Example(problems.at_start, law="gaussian")
+    scale: float = eqx.field(static=True, default=1.0)
+
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """Require independent inputs without a preferred direction, and the paper's target."""
+        return (yield from symmetric_draws(run, (yield from model(run))))
+
+    def conclude(self, setting: Setting) -> Finding:
+        """Compare integrals with bounds, and means of the data with integrals."""
+        x, r, y = setting.inputs
+        d, scale = x.shape[1], self.scale
+        zero, one = (truncated_moment(power, 1.0, d, scale) for power in (0, 1))
+        exact = np.array([truncated_moment(1, 0.99, d, scale), zero - one, truncated_moment(1, float(d), d, scale)])
+        each = np.stack([np.where(r <= 0.99, r, 0), y, np.where(r <= d, r, 0)])
+        error = each.std(axis=1, ddof=1) / np.sqrt(r.size)
+        found = within_chance(
+            "Means of three functions of |x|", each.mean(axis=1) - exact, error, self.delta, float(exact.min())
+        )
+        middle = float(np.diff(radial_cdf([0.1, 0.99], d, scale))[0])
+        low, high = truncated_mean_bounds(float(d), d, scale)
+        near, target, far = (float(one) for one in exact)
+        ratios = {
+            "(a) over its lower bound": near / (0.1 * middle),
+            "(a) below 0.99": 0.99 / near,
+            "(b) over its bound": target / (0.01 * middle),
+            "(c) over its lower bound": far / max(low, 1e-300),
+            "(c) below its upper bound": high / far,
+        }
+        margin = min(*ratios.values(), found.margin or 0.0)
+        met = min(ratios.values()) >= 1
+        named = dict(zip(("E[|x|; 0.99]", "E f*", "E[|x|; d]"), exact.tolist(), strict=True))
+        return dataclasses.replace(
+            found,
+            verdict=found.verdict if met else Verdict.FAILS,
+            margin=margin,
+            numbers=found.numbers | ratios | named,
+        )
+
+
+class _OnSamples(_OfLaws):
     """Lemmas B.3 and B.5 with g = f*, which has bounded support, so that all errors are finite."""
 
-    def read(self, run: Trajectory) -> Reading[Finite | None]:
-        """Symmetric inputs, and g a function of |x|."""
-        return (yield from _samples(run, (yield from finite_model(run))))
+    counterexample: ClassVar[Example] = Example(problems.at_start, law="subspace")
 
-    def counterexample(self) -> Trajectory:
-        """A target that depends on two coordinates only."""
-        return at_start(law="subspace")
+    def read(self, run: Trajectory) -> Reading[Setting | None]:
+        """Require symmetric inputs, and a function g of |x|."""
+        return (yield from symmetric_draws(run, (yield from finite_model(run))))
+
+
+def _sides(setting: Setting) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return v̄ of all neurons, x, g(x) = f*(x), and C_Γ/√d g |x| of all samples."""
+    v, (x, r, g) = setting.weights, setting.inputs
+    return v / np.linalg.norm(v, axis=1, keepdims=True), x, g, sphere_mean(x.shape[1]) * g * r
 
 
 class ScalarSymmetry(_OnSamples):
-    """Lemma B.3: E[g σ(v·x)] = C_Γ/√d E[g |x|] |v| for a function g of |x| and any v; here g = f*, v all neurons."""
+    """Lemma B.3: E[g σ(v·x)] = C_Γ/√d E[g |x|] |v| for a function g of |x| and any v; here g = f*, v all neurons.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
+    """
 
     key: ClassVar[str] = "ren2023/lemma-b.3"
     source: ClassVar[str] = f"{AUTHORS}, Lemma B.3"
     statement: ClassVar[str] = "Against functions of |x| a neuron σ(v·x) is a multiple of |v| |x|."
 
-    def conclude(self, setting: Finite) -> Finding:
+    def conclude(self, setting: Setting) -> Finding:
         """Compare both sides for every first-layer neuron, sample by sample."""
-        v, (x, r, g) = np.asarray(setting.first.w, float), setting.inputs
-        unit = v / np.linalg.norm(v, axis=1, keepdims=True)
-        ideal = sphere_mean(x.shape[1]) * g * r
+        unit, x, g, ideal = _sides(setting)
         each = g[:, None] * np.maximum(x @ unit.T, 0) - ideal[:, None]
         error = each.std(axis=0, ddof=1) / np.sqrt(len(x))
-        return _judge(each.mean(axis=0), error, float(ideal.mean()), self.delta, "E[g σ(v̄·x)]")
+        return within_chance("E[g σ(v̄·x)]", each.mean(axis=0), error, self.delta, float(ideal.mean()))
+
+
+class FeatureSymmetry(_OnSamples):
+    """Corollary B.4: E[g F] = α E[g |x|] for a function g of |x|; here g = f*.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
+    """
+
+    key: ClassVar[str] = "ren2023/corollary-b.4"
+    source: ClassVar[str] = f"{AUTHORS}, Corollary B.4"
+    statement: ClassVar[str] = "Against functions of |x| the first layer is α |x|, whatever its neurons."
+
+    def conclude(self, setting: Setting) -> Finding:
+        """Compare both sides, sample by sample."""
+        w, (x, r, g) = setting.weights, setting.inputs
+        length = np.linalg.norm(w, axis=1)
+        value, alpha = np.maximum(x @ w.T, 0) @ length / len(w), sphere_mean(x.shape[1]) * np.mean(length**2)
+        each = g * (value - alpha * r)
+        error = each.std(ddof=1) / np.sqrt(r.size)
+        return within_chance("E[g F]", each.mean(keepdims=True), error, self.delta, float(np.mean(g * alpha * r)))
 
 
 class VectorSymmetry(_OnSamples):
-    """Lemma B.5: E[g σ'(v·x) x] = E[g |x|] C_Γ/√d v̄ for a function g of |x| and any v; here g = f*, v all neurons."""
+    """Lemma B.5: E[g σ'(v·x) x] = E[g |x|] C_Γ/√d v̄ for a function g of |x| and any v; here g = f*, v all neurons.
+
+    Parameters
+    ----------
+    delta
+        Failure probability δ.
+    """
 
     key: ClassVar[str] = "ren2023/lemma-b.5"
     source: ClassVar[str] = f"{AUTHORS}, Lemma B.5"
     statement: ClassVar[str] = "Against functions of |x| a neuron's gradient points along the neuron."
 
-    def conclude(self, setting: Finite) -> Finding:
+    def conclude(self, setting: Setting) -> Finding:
         """Compare both sides for every neuron and coordinate."""
-        v, (x, r, g) = np.asarray(setting.first.w, float), setting.inputs
-        unit = v / np.linalg.norm(v, axis=1, keepdims=True)
-        ideal, n = sphere_mean(x.shape[1]) * g * r, len(x)
-        gate = (x @ unit.T > 0).astype(float)
-        # Each sample adds a = g σ' x - ideal v̄; its first two moments are matrix products over samples.
+        unit, x, g, ideal = _sides(setting)
+        gate, n = (x @ unit.T > 0).astype(float), len(x)
+        # Each sample contributes g σ' x - ideal v̄; the first two moments are matrix products over samples.
         first = gate.T @ (g[:, None] * x) / n
         crossed = gate.T @ ((g * ideal)[:, None] * x) / n
         squared = gate.T @ ((g**2)[:, None] * x**2) / n - 2 * crossed * unit + np.mean(ideal**2) * unit**2
         mean = first - ideal.mean() * unit
         error = np.sqrt(np.maximum(squared - mean**2, 0) / (n - 1))
-        return _judge(mean, error, float(ideal.mean()), self.delta, "E[g σ'(v̄·x) x]")
+        return within_chance("E[g σ'(v̄·x) x]", mean, error, self.delta, float(ideal.mean()))

@@ -1,0 +1,91 @@
+"""Shared by all commands: the application, types of options, exit statuses, and a lab that shows its progress."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import invalidate_caches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import cyclopts
+from cyclopts import Parameter
+from rich.console import Console
+
+import unlazy
+from unlazy._errors import UserError
+
+if TYPE_CHECKING:
+    from unlazy.lab import Lab
+
+app = cyclopts.App(
+    name="unlazy",
+    version=lambda: unlazy.__version__,
+    help=(
+        "Study how neural networks learn features: train networks, reproduce figures of papers, check their claims.\n\n"
+        "Start with 'unlazy demo'; 'unlazy panels' lists what can be reproduced. Results are stored in the folder "
+        "'runs', and nothing is computed twice. Ctrl-C interrupts any command, and the same command continues where it "
+        "stopped. Add --debug to any command for a full traceback."
+    ),
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run
+)
+
+
+def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
+    """Convert an option to a whole number of at least 1."""
+    text = tokens[0].value
+    if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would round 1.5 to 2
+        raise UserError(f"a whole number of at least 1 was wanted, not {text}.")
+    return int(text)
+
+
+Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
+Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
+
+OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+screen = Console(stderr=True)  # progress and errors; standard output carries results only
+
+
+def begin() -> None:
+    """Compute in 64 bits."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+
+
+def must_exist(recipe: Path) -> None:
+    """Raise a `UserError` if a recipe does not exist; let it name modules in its folder if it does."""
+    if not recipe.is_file():  # before the libraries are loaded
+        raise UserError(f"There is no recipe at '{recipe}': give the path of a TOML file.")
+    search(recipe.parent)
+
+
+def search(folder: Path) -> None:
+    """Add a folder to the end of the path for imports."""
+    place = str(folder.resolve())
+    if place not in sys.path:
+        sys.path.append(place)
+        invalidate_caches()
+
+
+@contextmanager
+def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
+    """Yield a lab that shows its progress and prints a line for each result that was computed by other code."""
+    from unlazy.lab import Lab, OtherCode
+    from unlazy.report.terminal import telling
+
+    with telling(screen) as tell, warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, OtherCode):
+                screen.print(f"unlazy: {message}", markup=False, highlight=False, soft_wrap=True)
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = say
+        yield Lab(out, tell, fresh, **settings)

@@ -1,0 +1,93 @@
+"""The command that finds the regime of a user's own model."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from unlazy._errors import UserError
+from unlazy._files import writable
+from unlazy._terminal import print_json, print_table
+from unlazy.cli.application import INTERRUPTED, OK, Json, Out, app, count
+
+
+@app.command
+def diagnose(
+    make: str,
+    /,
+    *,
+    data: str,
+    samples: Annotated[int | None, Parameter(converter=count)] = None,
+    widths: str = "64,128,256,512",
+    rate: float = 0.1,
+    until: float | None = None,
+    seeds: Annotated[int, Parameter(converter=count)] = 3,
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> int:
+    """Train your own model at several widths, and say whether it is lazy or learns features.
+
+    `unlazy diagnose mymodel:make --data mnist --samples 500` imports `make` from the file `mymodel.py` in the current
+    folder. `make(width, key)` returns a model: an Equinox, Flax or Haiku model, or a function with its parameters. It
+    is trained at each width by full-batch gradient descent, together with its linearisation at the start. Exponents of
+    the width are fitted to what changes, and the answer is LAZY, FEATURE LEARNING, CONDENSED, UNSTABLE, TRIVIAL or
+    UNDECIDED, for the whole model and for each layer. Models whose rates depend on the width return
+    `unlazy.wrap(model, rates=...)`, or a pair of a model and its flow, such as
+    `(model, unlazy.Descent(rate=1 / width))`.
+
+    The figure and all numbers are written to OUT/diagnoses, where `unlazy report` finds them. The exit status is 0
+    whatever the answer is.
+
+    Parameters
+    ----------
+    make
+        The function, as `package.module:make`.
+    data
+        Data set, one that `unlazy list data` shows or your own as `package.module:data`.
+    samples
+        Number of training samples, for data sets with the option `n`.
+    widths
+        Increasing widths, separated by commas. Four widths, each twice the one before, give narrow intervals.
+    rate
+        Learning rate of descent, multiplied by the rates of the model.
+    until
+        Time to train until, the number of steps times the rate; 300 steps if omitted.
+    seeds
+        Number of initialisations at each width.
+    out
+        Folder of results.
+    json
+        Print everything that was measured as JSON instead of a table.
+    """
+    wanted = _numbers(widths)
+    writable(out / "diagnoses", "The diagnosis", "--out")
+    from unlazy._registry import load
+    from unlazy.flows import Descent
+    from unlazy.lab import build
+    from unlazy.lab import diagnose as ask
+
+    section: dict[str, Any] = {"kind": data} | ({} if samples is None else {"n": samples})
+    function, drawn = load(make), build(section, "data", "--data", key=0)
+    found = ask(function, drawn, wanted, flow=Descent(rate=rate), until=until, seeds=seeds)
+    call = f"unlazy diagnose {make} --data {data} --widths {widths} --rate {rate:g} --seeds {seeds}"
+    call += f" --samples {samples}" if samples is not None else ""
+    call += f" --until {until:g}" if until is not None else ""
+    found.settings["command"] = call
+    path = found.save(out / "diagnoses" / f"{make.replace(':', '.')}.json")
+    if json:
+        print_json(json_format.loads(path.read_text(encoding="utf-8")))
+    else:
+        head, rows = found.table()
+        print_table(head, [list(row) for row in rows])
+        print(f"Figure: {path.with_suffix('.svg')}")
+    return INTERRUPTED if "interrupted" in found.settings else OK
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--widths {text}: give whole numbers separated by commas, such as 64,128,256,512.") from None

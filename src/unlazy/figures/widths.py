@@ -1,0 +1,107 @@
+"""Quantities against the width, with fitted powers and their confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from unlazy.figures.style import ORDERED, canvas, fit, literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LEAST_RANGE = 10.0
+
+
+class Fitted(Protocol):
+    """Measurements at several widths and seeds, and the power of the width that was fitted to them."""
+
+    @property
+    def widths(self) -> Sequence[int]:
+        """The widths."""
+        ...
+
+    @property
+    def values(self) -> np.ndarray:
+        """Measurements, a row for each width and a column for each seed."""
+        ...
+
+    @property
+    def exponent(self) -> float:
+        """The fitted exponent; NaN if there is none."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval of the exponent."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval of the exponent."""
+        ...
+
+
+def draw_widths(
+    title: str,
+    plots: Mapping[str, Mapping[str, Fitted]],
+    predicted: Mapping[str, Mapping[str, float]] | None = None,
+) -> Figure:
+    """Draw quantities against the width: a dot for each seed, the fitted power, and a band for its 95 % interval.
+
+    Parameters
+    ----------
+    title
+        Title of the figure.
+    plots
+        For each plot, by its title, the quantities in it by their names.
+    predicted
+        Exponents that a theory predicts, arranged in the same way; each is drawn as a dotted line.
+    """
+    figure, axes = canvas(len(plots), width=4.6 * len(plots), height=4.2)
+    for one, (name, quantities) in zip(axes, plots.items(), strict=True):
+        one.set_title(literal(name), fontsize="medium")
+        one.set_xlabel("width m")
+        one.set_xscale("log", base=2)
+        widths = sorted({width for quantity in quantities.values() for width in quantity.widths})
+        one.set_xticks(widths, [str(width) for width in widths])
+        one.minorticks_off()
+        every = np.concatenate([np.ravel(quantity.values) for quantity in quantities.values()] or [np.zeros(1)])
+        finite = every[np.isfinite(every)]
+        positive = bool(finite.size) and bool((finite > 0).all())
+        if positive:
+            one.set_yscale("log")
+        for index, (label, quantity) in enumerate(quantities.items()):
+            _draw(one, index, label, quantity, (predicted or {}).get(name, {}).get(label))
+        if positive:  # at least a factor of 10, so that what does not depend on the width looks so
+            low, high = one.get_ylim()
+            spare = max(1.0, np.sqrt(_LEAST_RANGE * low / high))
+            one.set_ylim(low / spare, high * spare)
+        one.legend(fontsize="small")
+    figure.suptitle(literal(title, 160))
+    return fit(figure)
+
+
+def _draw(axes: Axes, index: int, label: str, quantity: Fitted, predicted: float | None) -> None:
+    colour, widths = ORDERED[index % len(ORDERED)], np.asarray(quantity.widths, float)
+    values = np.asarray(quantity.values, float)
+    known = not np.isnan(quantity.exponent)
+    words = literal(label) + (f": $m^{{{round(quantity.exponent, 2) + 0.0:.2f}}}$" if known else "")
+    words += f" (predicted {predicted:g})" if predicted is not None else ""
+    for seed, one in enumerate(values.T):
+        axes.plot(widths, one, "o", color=colour, markersize=4, alpha=0.5, label=f"_{label}, seed {seed + 1}")
+    centre = np.log(widths).mean()
+    powers = lambda exponent: np.exp(exponent * (np.log(widths) - centre))  # noqa: E731
+    if not known:
+        axes.plot(widths, values.mean(axis=1), color=colour, linewidth=1, label=words)
+        return
+    height = np.exp(np.log(values).mean())
+    axes.plot(widths, height * powers(quantity.exponent), color=colour, label=words)
+    if np.isfinite([quantity.low, quantity.high]).all():
+        ends = [height * powers(one) for one in (quantity.low, quantity.high)]
+        axes.fill_between(widths, np.minimum(*ends), np.maximum(*ends), color=colour, alpha=0.12, linewidth=0)
+    if predicted is not None:
+        axes.plot(widths, height * powers(predicted), ":", color=colour, linewidth=1.2, label=f"_{label}, predicted")

@@ -1,0 +1,306 @@
+"""Trajectories: the results of a run, as labelled arrays, and as text and HTML for the screen."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import html
+import importlib.metadata
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy._registry import kebab, resolve
+from unlazy._types import PyTree
+from unlazy.data import Dataset
+from unlazy.flows.state import State, Status
+from unlazy.losses import Loss
+from unlazy.networks import Network, Samples
+from unlazy.probes.observation import Observation, Observe
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+    from unlazy.figures import Style
+    from unlazy.flows.method import Method
+
+COUNTERS = ("steps", "rejected", "evaluations", "error")
+
+
+class OnlyAtEnd(eqx.Module):
+    """A probe that is evaluated once, at the end of a run: for what is too expensive or too large to record often.
+
+    ``observed`` then has no axis of times. In a recipe: ``{ kind = "pruning", when = "end" }``.
+
+    Parameters
+    ----------
+    probe
+        The probe.
+    """
+
+    probe: Observe
+
+    def __call__(self, obs: Observation) -> PyTree:
+        return self.probe(obs)
+
+
+class Recorded(eqx.Module):
+    """What is recorded at one save time.
+
+    Attributes
+    ----------
+    observed
+        The results of the probes, by name.
+    counters
+        The status code and the counters of `State`, by name.
+    trained
+        The leaves of the trained parameters, if they were requested.
+    """
+
+    observed: dict[str, PyTree]
+    counters: dict[str, Any]
+    trained: list[Any] | None
+
+
+class RunState(eqx.Module):
+    """Everything that is needed to continue a run.
+
+    Attributes
+    ----------
+    state
+        The state of the method.
+    frozen
+        The part of the prepared network that is not trained.
+    first
+        The trained parameters at t = 0.
+    data
+        The samples, prepared for that network.
+    raw
+        The data set as the user gave it.
+    target
+        The save time that the run has reached, or is on its way to.
+    flow
+        The method, with all automatic choices made.
+    """
+
+    state: State
+    frozen: PyTree
+    first: PyTree
+    data: Samples
+    raw: Dataset
+    target: float
+    flow: Method
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trajectory:
+    """The results of a run: the networks at both ends, what the probes observed, and how the run ended.
+
+    Attributes
+    ----------
+    data, loss
+        The data set, and the loss that was minimised.
+    times
+        The save times that were reached.
+    probes
+        The probes by name.
+    observed
+        What each probe observed, by the same names; the first axis is that of ``times`` (not for `OnlyAtEnd`).
+    stats
+        Numbers of steps, rejected steps and gradient evaluations, seconds, the sum of the estimated errors, and the
+        method, coordinates and precision that were chosen.
+    status
+        How the run ended.
+    run_state
+        What `Flow.extend` continues from.
+    """
+
+    data: Dataset
+    loss: Loss
+    times: np.ndarray
+    probes: dict[str, Observe]
+    observed: dict[str, Any]
+    stats: dict[str, Any]
+    status: Status
+    run_state: RunState
+
+    @property
+    def flow(self) -> Method:
+        """The method of the run, with all automatic choices made."""
+        return self.run_state.flow
+
+    @functools.cached_property
+    def start(self) -> Network:
+        """The network at t = 0, in weights."""
+        return eqx.combine(self.run_state.first, self.run_state.frozen).restore()
+
+    @functools.cached_property
+    def final(self) -> Network:
+        """The network where the run ended, in weights."""
+        return eqx.combine(self.run_state.state.trained, self.run_state.frozen).restore()
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the results of the probes as labelled arrays with the dimension ``time`` first.
+
+        `unlazy.flows.to_xarray` takes several trajectories and adds a dimension ``seed``.
+        """
+        return to_xarray(self).isel(seed=0, drop=True)
+
+    def plot(self, probe: str | Sequence[str] | None = None, style: Style = "screen") -> Figure:
+        """Draw what the probes observed; see `unlazy.figures.curves`, which also compares several runs.
+
+        Parameters
+        ----------
+        probe
+            The probe to draw, or several of them; all if omitted.
+        style
+            ``"screen"`` or ``"paper"``.
+        """
+        from unlazy.figures import curves
+
+        return curves(self, probe, style)
+
+    def save(self, path: Path | str, name: str = "") -> Path:
+        """Write what the probes observed to a netCDF file, which `unlazy report` and `unlazy figure` read.
+
+        Parameters
+        ----------
+        path
+            The file; its name should end in ``.nc``.
+        name
+            The name of the run in reports; that of the file if omitted.
+        """
+        from unlazy._files import write
+
+        path = Path(path)
+        return write(to_xarray(self).assign_attrs(name=name or path.stem), path)
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        width = max(len(name) for name, _ in rows)
+        return "Trajectory\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        return f"<table><caption>Trajectory: last values</caption>{cells}</table>"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return names and values: how the run ended, its times, and the last value of each probe."""
+        times, stats, late = self.times, self.stats, at_end(self)
+        ended = f"{self.status.name}, {int(stats['steps'])} steps of {stats['method']} in {stats['seconds']:.3g} s"
+        span = f"{len(times)}, from {times[0]:g} to {times[-1]:g}" if len(times) else "none"
+        rows = [("status", ended), ("times", span)]
+        for name, values in flat(self.observed).items():
+            last = values if name.partition(".")[0] in late else values[-1] if len(values) else np.empty(0)
+            rows.append((name, f"{float(last):.6g}" if np.ndim(last) == 0 else f"array of shape {np.shape(last)}"))
+        return rows
+
+
+def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[int] | None = None) -> xr.Dataset:
+    """Combine what the probes observed along one or several trajectories into one labelled data set.
+
+    Parameters
+    ----------
+    trajectories
+        One trajectory, or several with the same probes and times, such as those of `Flow.over_seeds`.
+    seeds
+        A number for each trajectory; 0, 1, ... if omitted.
+
+    Returns
+    -------
+    xarray.Dataset
+        A variable for each probe, or for each part of what it returns (``kernel.drift``), with dimensions ``seed``,
+        ``time`` (unless the probe observes at the end only) and those of the probe. Trajectories that ended early are
+        padded with NaN. Its attributes say how the trajectories ended and how they were computed.
+    """
+    import xarray as xr
+
+    from unlazy._files import labelled
+
+    each = list(trajectories) if isinstance(trajectories, Sequence) else [trajectories]
+    if not each:
+        raise UserError("There are no trajectories: give at least one.")
+    longest = max(each, key=lambda one: len(one.times))
+    for one in each:
+        if set(one.observed) != set(longest.observed) or not np.array_equal(one.times, longest.times[: len(one.times)]):
+            raise UserError("These trajectories have different probes or times: convert them one by one.")
+    late = at_end(longest)
+    variables: dict[str, Any] = {}
+    columns = [flat(one.observed) for one in each]
+    for name in flat(longest.observed):
+        first = ("seed",) if name.partition(".")[0] in late else ("seed", "time")
+        parts = [column[name] for column in columns]
+        values = np.stack(parts if len(first) == 1 else [_filled(part, len(longest.times)) for part in parts])
+        variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
+    numbers = list(range(len(each))) if seeds is None else [int(seed) for seed in seeds]
+    run = xr.Dataset(variables, coords={"seed": numbers, "time": np.asarray(longest.times, float)})
+    stats = longest.stats
+    run.attrs = {
+        "made": "python",
+        "recipe": "",
+        "status": [one.status.name for one in each],
+        "finished": int(all(one.status.ok for one in each)),
+        "seconds": float(stats["seconds"]),
+        "method": f"{stats['method']}, coordinates: {stats['coordinates']}, precision: {stats['precision']}",
+        "versions": f"unlazy {importlib.metadata.version('unlazy')}, jax {importlib.metadata.version('jax')}",
+        "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    run.attrs |= {name: [one.stats[name] for one in each] for name in COUNTERS}
+    inner = {name: getattr(probe, "probe", probe) if name in late else probe for name, probe in longest.probes.items()}
+    return labelled(run, inner)
+
+
+def _filled(values: np.ndarray, count: int) -> np.ndarray:
+    missing = np.full((count - len(values), *values.shape[1:]), np.nan)
+    return np.concatenate([values, missing]) if len(missing) else values
+
+
+def at_end(trajectory: Trajectory) -> set[str]:
+    """Return the names of the probes that are evaluated only at the end."""
+    return {name for name, probe in trajectory.probes.items() if isinstance(probe, OnlyAtEnd)}
+
+
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
+    """Flatten nested dictionaries of observations: ``kernel.drift``."""
+    found: dict[str, np.ndarray] = {}
+    for name, value in tree.items():
+        key = f"{prefix}{name}"
+        found |= flat(value, f"{key}.") if isinstance(value, Mapping) else {key: np.asarray(value)}
+    return found
+
+
+def named(probes: Any) -> dict[str, Observe]:
+    """Resolve probes that are given by name, and name those that are given without one after their class.
+
+    ``TrainLoss()`` and ``"train-loss"`` are both called ``train-loss``.
+    """
+    if isinstance(probes, Mapping):
+        return {name: _probe(probe) for name, probe in probes.items()}
+    found: dict[str, Observe] = {}
+    for given in [probes] if callable(probes) or isinstance(probes, str) else probes:
+        probe = _probe(given)
+        name = given.rpartition(":")[2] if isinstance(given, str) else getattr(probe, "__name__", type(probe).__name__)
+        name = kebab(name).strip("<>")
+        if name in found:
+            raise UserError(f"Two probes would both be called '{name}': give a dictionary with a name for each.")
+        found[name] = probe
+    return found
+
+
+def _probe(given: Any) -> Observe:
+    if isinstance(given, str):
+        return resolve("probe", given)
+    if isinstance(given, type) or not callable(given):
+        name = getattr(given, "__name__", repr(given))
+        raise UserError(f"A probe must be an object, a name or a function, not {name}: write probes=[{name}()].")
+    return given

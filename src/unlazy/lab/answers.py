@@ -1,0 +1,340 @@
+"""Answers to "is my network lazy?", and the rules that lead to them.
+
+Exponents of width are multiples of 1/2 as a rule, so a quantity *vanishes* with the width where the 95 % interval of
+its exponent is below -1/4, *grows* where it is above 1/4, *stays* where it is between, and *persists* where it is above
+-1/4 (`unlazy.lab.slopes`).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import enum
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unlazy._files import atomic_write
+from unlazy.lab.slopes import Slope, fit_slope
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GATHERED = 0.3  # of all pairs of neurons along one line: as many as if there were three lines in equal shares
+SMALL, LARGE = 0.1, 0.5  # of a relative change between two checkpoints
+TRIVIAL = 0.01  # of the initial error: a function that has changed by less was hardly trained
+
+
+class Answer(enum.Enum):
+    """What a model does as it trains."""
+
+    LAZY = "The function changes, but features and tangent kernel change less and less as the width grows."
+    FEATURE_LEARNING = "Features and tangent kernel change by an amount that does not vanish as the width grows."
+    CONDENSED = "The input weights of a layer's neurons gather along a few lines."
+    UNSTABLE = "Sizes or first updates grow with the width, or training diverges."
+    TRIVIAL = "The function changes less and less as the width grows."
+    UNDECIDED = "The measurements do not decide."
+
+    @property
+    def label(self) -> str:
+        """The name in words, such as "FEATURE LEARNING"."""
+        return self.name.replace("_", " ")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """The diagnosis of one layer, or of the whole model.
+
+    Attributes
+    ----------
+    answer
+        The regime.
+    reason
+        What the answer rests on, in a sentence.
+    advice
+        What would change the answer, or decide it.
+    measured
+        The quantities that were measured, against the width.
+    """
+
+    answer: Answer
+    reason: str
+    advice: str
+    measured: dict[str, Slope]
+
+
+class Saved(abc.ABC):
+    """A result that can be written to a JSON file, drawn, and shown as a table."""
+
+    @abc.abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers and strings, for JSON."""
+
+    @abc.abstractmethod
+    def plot(self) -> Figure:
+        """Draw everything."""
+
+    @abc.abstractmethod
+    def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
+        """Return the head and the rows of a table of everything."""
+
+    def save(self, path: Path | str) -> Path:
+        """Write everything to a JSON file, and the figure as SVG beside it; `unlazy report` shows both.
+
+        Parameters
+        ----------
+        path
+            The file; its name should end in ``.json``.
+        """
+        path = Path(path)
+        head, rows = self.table()
+        with atomic_write(path.with_suffix(".svg")) as part:
+            self.plot().savefig(part, format="svg", metadata={"Date": None})
+        with atomic_write(path) as part:
+            content = self.to_dict() | {"table": {"head": head, "rows": rows}}
+            part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        return path
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnosis(Saved):
+    """The regime of a model, and of each of its layers.
+
+    Attributes
+    ----------
+    whole
+        The diagnosis of the whole model.
+    layers
+        That of each layer, by name.
+    settings
+        How the model was trained, for the record.
+    """
+
+    whole: Part
+    layers: dict[str, Part]
+    settings: dict[str, Any]
+
+    @property
+    def answer(self) -> Answer:
+        """The regime of the whole model."""
+        return self.whole.answer
+
+    def plot(self) -> Figure:
+        """Draw the measured quantities against the width; see `unlazy.figures.draw_widths`."""
+        from unlazy.figures import draw_widths
+
+        plots = {
+            "Distance from the linearised model": _some(self.whole.measured, "kernel drift", "linearisation error"),
+            "Outputs": _some(self.whole.measured, "initial outputs", "first output change", "output change"),
+        }
+        for quantity, title in (
+            ("feature change", "Relative change of each layer"),
+            ("initial size", "Size of each layer at the start"),
+            ("pairs", "Pairs of neurons along one line"),
+        ):
+            each = {name: part.measured[quantity] for name, part in self.layers.items() if quantity in part.measured}
+            plots[title] = each
+        shown = {title: some for title, some in plots.items() if some}
+        return draw_widths(f"{self.settings.get('model', 'Model')}: {self.answer.label}", shown)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return a row for the whole and for each layer: name, answer, reason, advice."""
+        parts = {"whole model": self.whole} | self.layers
+        return [(name, part.answer.label, part.reason, part.advice) for name, part in parts.items()]
+
+    def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
+        """Return the head and the rows of a table of everything."""
+        return ["", "answer", "why", "what would change it"], [*self.rows()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers and strings, for JSON."""
+
+        def plain(part: Part) -> dict[str, Any]:
+            measured = {name: slope.plain() for name, slope in part.measured.items()}
+            return {"answer": part.answer.label, "reason": part.reason, "advice": part.advice, "measured": measured}
+
+        layers = {name: plain(part) for name, part in self.layers.items()}
+        return {"kind": "diagnosis", **plain(self.whole), "layers": layers, "settings": self.settings}
+
+    def __repr__(self) -> str:
+        lines = [f"{name}: {answer}. {reason} {advice}".rstrip() for name, answer, reason, advice in self.rows()]
+        return "\n".join(lines)
+
+
+def _some(measured: Mapping[str, Slope], *names: str) -> dict[str, Slope]:
+    return {name: measured[name] for name in names if name in measured}
+
+
+# ---------------------------------------------------------------- several widths
+
+
+def judged(measured: Mapping[str, Slope], settings: dict[str, Any]) -> Diagnosis:
+    """Judge a model from what was measured at several widths.
+
+    Parameters
+    ----------
+    measured
+        The measurements by name: "kernel drift", or "layer: feature change" for those of a layer.
+    settings
+        How the model was trained, for the record.
+    """
+    each: dict[str, dict[str, Slope]] = {}
+    whole: dict[str, Slope] = {}
+    for name, slope in measured.items():
+        layer, found, quantity = name.rpartition(": ")
+        if found:
+            each.setdefault(layer, {})[quantity] = slope
+        else:
+            whole[name] = slope
+    layers = {name: _layer(slopes) for name, slopes in each.items()}
+    return Diagnosis(_whole(whole, layers), layers, settings)
+
+
+_ONE_WIDTH = "Laziness is about growing width, and there is only one width."
+_MORE = "Give at least three widths, each twice the one before."
+_NO_MORE = "Its directions have not gathered, and no more is known of it."
+
+
+def _gathered(slopes: dict[str, Slope]) -> Part | None:
+    pairs, start = slopes.get("pairs"), slopes.get("pairs at the start")
+    if pairs is None or start is None or not pairs.last >= GATHERED > start.last:
+        return None
+    reason = f"{100 * pairs.last:.0f} % of pairs of neurons lie along one line (at the start {100 * start.last:.0f} %)."
+    return Part(Answer.CONDENSED, reason, "A larger initialisation prevents it.", slopes)
+
+
+def _layer(slopes: dict[str, Slope]) -> Part:
+    gathered, change = _gathered(slopes), slopes.get("feature change")
+    if gathered is not None:
+        return gathered
+    if change is None:
+        return Part(Answer.UNDECIDED, _NO_MORE, "", slopes)
+    if len(change.widths) < 2:
+        return Part(Answer.UNDECIDED, _ONE_WIDTH, _MORE, slopes)
+    size, first = slopes["initial size"], slopes["first change"]
+    if size.grows or first.grows:
+        what = f"Its size at the start is {size}." if size.grows else f"Its change in the first steps is {first}."
+        wrong = "initialisation or multiplier" if size.grows else "learning rate"
+        return Part(Answer.UNSTABLE, what, f"Its {wrong} has to fall faster with the width.", slopes)
+    return _by_change("Its relative change", change, slopes)
+
+
+def _by_change(what: str, change: Slope, slopes: dict[str, Slope]) -> Part:
+    reason = f"{what} is {change}."
+    if change.vanishes:
+        return Part(
+            Answer.LAZY, reason, "A larger learning rate for this layer, or smaller outputs, change that.", slopes
+        )
+    if change.stays:
+        return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+    if change.grows:
+        return Part(Answer.UNSTABLE, reason, "Its learning rate has to fall faster with the width.", slopes)
+    return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the interval.", slopes)
+
+
+def _failed(slope: Slope) -> str:
+    """Return how many runs failed at each width where any did."""
+    failed = np.sum(~np.isfinite(slope.values), axis=1)
+    return ", ".join(f"{count} at {width}" for width, count in zip(slope.widths, failed, strict=True) if count)
+
+
+def _whole(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
+    moved, drift, error = (slopes[name] for name in ("output change", "kernel drift", "linearisation error"))
+    if not np.isfinite(moved.values).all():
+        first_fine = np.isfinite(moved.values[0]).all()
+        advice = "The learning rate has to fall with the width." if first_fine else "Lower the learning rate."
+        return Part(Answer.UNSTABLE, f"Training diverged (runs by width: {_failed(moved)}).", advice, slopes)
+    if len(drift.widths) < 2:
+        return Part(Answer.UNDECIDED, _ONE_WIDTH, _MORE, slopes)
+    initial, first = slopes["initial outputs"], slopes["first output change"]
+    if initial.grows:
+        advice = "The initialisation or the multiplier of the last layer has to fall faster with the width."
+        return Part(Answer.UNSTABLE, f"Outputs at the start are {initial}.", advice, slopes)
+    if first.grows:
+        advice = "The learning rate has to fall faster with the width."
+        return Part(Answer.UNSTABLE, f"Outputs change in the first step by {first}.", advice, slopes)
+    for answer in (Answer.UNSTABLE, Answer.CONDENSED):
+        if answer is Answer.CONDENSED and moved.vanishes:
+            advice = "A larger learning rate, or a longer training, changes that."
+            return Part(Answer.TRIVIAL, f"Outputs change by {moved} of the initial error.", advice, slopes)
+        for name, part in layers.items():
+            if part.answer is answer:
+                return Part(answer, f"Layer {name}: {part.reason}", part.advice, slopes)
+    if moved.last < TRIVIAL:
+        reason = f"Outputs have changed by {100 * moved.last:.2g} % of the initial error only."
+        return Part(Answer.UNDECIDED, reason, "Train longer, or at a larger rate.", slopes)
+    return _by_kernel(drift, error, slopes)
+
+
+def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
+    if not np.isfinite(error.values).all():
+        reason = f"The linearised model diverges (runs by width: {_failed(error)}); the kernel drift is {drift}."
+        if drift.persists:
+            return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+        return Part(Answer.UNDECIDED, reason, "Lower the learning rate, so that both can be compared.", slopes)
+    reason = f"The kernel drift is {drift}, the linearisation error {error}."
+    if drift.vanishes and error.vanishes:
+        advice = "Larger learning rates of the hidden layers beside the outputs' size, or smaller outputs, change that."
+        return Part(Answer.LAZY, reason, advice, slopes)
+    if drift.persists and error.persists:
+        return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+    return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the intervals.", slopes)
+
+
+# ---------------------------------------------------------------- one width
+
+
+def judged_once(measured: Mapping[str, float], settings: dict[str, Any]) -> Diagnosis:
+    """Judge two checkpoints of one training: relative changes below 10 % are small, above 50 % large.
+
+    Parameters
+    ----------
+    measured
+        The measurements, named as in `judged`.
+    settings
+        What was compared, for the record.
+    """
+    whole: dict[str, Slope] = {}
+    each: dict[str, dict[str, Slope]] = {}
+    for name, value in measured.items():
+        layer, found, quantity = name.rpartition(": ")
+        (each.setdefault(layer, {}) if found else whole)[quantity] = fit_slope([1], np.array([[value]]))
+    layers = {name: _layer_once(slopes) for name, slopes in each.items()}
+    return Diagnosis(_whole_once(whole, layers), layers, settings)
+
+
+_OF_ONE_WIDTH = "This is one training at one width; diagnose(make, data, widths) tells how it depends on the width."
+
+
+def _layer_once(slopes: dict[str, Slope]) -> Part:
+    gathered = _gathered(slopes)
+    if gathered is not None:
+        return gathered
+    if "feature change" not in slopes:
+        return Part(Answer.UNDECIDED, _NO_MORE, "", slopes)
+    change = slopes["feature change"].last
+    reason = f"Its pre-activations changed by {100 * change:.2g} % of their size."
+    answer = Answer.LAZY if change < SMALL else Answer.FEATURE_LEARNING if change > LARGE else Answer.UNDECIDED
+    return Part(answer, reason, "", slopes)
+
+
+def _whole_once(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
+    drift, error, moved = (slopes[name].last for name in ("kernel drift", "linearisation error", "output change"))
+    if not np.isfinite([drift, error, moved]).all():
+        return Part(Answer.UNSTABLE, "A measurement is not finite.", "Lower the learning rate.", slopes)
+    if moved < TRIVIAL:
+        reason = f"Outputs changed by {100 * moved:.2g} % of the initial error only."
+        return Part(Answer.TRIVIAL, reason, "A longer training, or a larger rate, changes that.", slopes)
+    gathered = [name for name, part in layers.items() if part.answer is Answer.CONDENSED]
+    if gathered:
+        return Part(Answer.CONDENSED, f"Layer {gathered[0]}: {layers[gathered[0]].reason}", _OF_ONE_WIDTH, slopes)
+    reason = f"The kernel changed by {100 * drift:.2g} %, and linearisation leaves {100 * error:.2g} % unexplained."
+    answer = Answer.UNDECIDED
+    if max(drift, error) < SMALL:
+        answer = Answer.LAZY
+    elif max(drift, error) > LARGE:
+        answer = Answer.FEATURE_LEARNING
+    return Part(answer, reason, _OF_ONE_WIDTH, slopes)

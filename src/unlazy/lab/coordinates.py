@@ -1,0 +1,400 @@
+"""Whether a model's initialisation, multipliers and learning rates scale with the width as they should.
+
+The coordinate check of Yang et al. (2022) looks at how the sizes of pre-activations, and their changes after a few
+steps, depend on the width. Errors spread from the layer where they are made: a wrong multiplier of the read-out changes
+the updates of all layers below it. To name the layer, `coordinate_check` also measures ratios that belong to one layer
+alone. Write x for the input of a layer, W = m^(-a) w for its weights with w of order m^(-b), m^(-c) for its learning
+rate, h = W x, and n = 1 where x has width m, 0 in the first layer. The response r of the layer is the root mean square
+of h when w is replaced by independent standard normal numbers, and all else is left as it is. Then
+
+    r                           is of order  |x|  m^(n/2 - a),
+    forward  r |w|              of order     |x|  m^(n/2 - (a + b)),
+    update   r² |Δw| / |∇_w L|  of order     |x|² m^(n - (2a + c))     for SGD,
+             r |Δw|             of order     |x|  m^(n/2 - (a + c))    for Adam,
+
+with the change Δw in the first step. These combinations of a, b and c are all that matters
+(`Parameterisation.shifted`). If the pre-activations of the layer below are off by m^δ, then x is off by the same power
+where that is small or the activation is homogeneous, and by less where a bounded activation saturates: all powers
+between 0 and δ > 0 are allowed for. Weight decay shrinks w in each step by a share of order m^(-(c + d)), with d the
+exponent of the decay, which neither sizes nor changes show.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy._terminal import Progress, bar
+from unlazy._types import PRNGKey, PyTree
+from unlazy.data import Dataset
+from unlazy.flows import Adam, Descent
+from unlazy.lab.answers import Saved
+from unlazy.lab.models import Flows, Make, checked_widths, make_models, part_of, train
+from unlazy.lab.slopes import HALFWAY, Slope, fit_slope
+from unlazy.losses import Loss
+from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
+from unlazy.theory import abc
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FORWARD, _UPDATE, _DECAY = "forward", "update", "decay"
+_DRAWS = 8  # of normal weights
+_SHOWN = {"size": "size at the start", "change": "change after the steps", "own": "change by its own first update"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerCheck:
+    """The coordinate check of one layer.
+
+    Attributes
+    ----------
+    measured
+        Powers of the width: "size" of the pre-activations at the start, "change" after some steps, "own" change by the
+        layer's own first update, and the ratios "forward", "update" and "decay" that the verdict rests on.
+    predicted
+        The exponents that the parameterisation predicts for them.
+    fault
+        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them.
+    hint
+        What to do about it, in a sentence.
+    decided
+        Whether the intervals are narrow enough to tell.
+    """
+
+    measured: dict[str, Slope]
+    predicted: dict[str, float]
+    fault: str
+    hint: str
+    decided: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CoordinateCheck(Saved):
+    """How sizes and changes of every layer depend on the width, beside the exponents that a parameterisation predicts.
+
+    Attributes
+    ----------
+    layers
+        The check of each layer, by the name of its weight, from the first to the read-out.
+    settings
+        How it was measured, for the record.
+    """
+
+    layers: dict[str, LayerCheck]
+    settings: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict: "RIGHT", "WRONG" or "UNDECIDED"."""
+        if any(one.fault for one in self.layers.values()):
+            return "WRONG"
+        return "RIGHT" if all(one.decided for one in self.layers.values()) else "UNDECIDED"
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """What is off, by layer."""
+        return {name: one.fault for name, one in self.layers.items() if one.fault}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row for each layer: name, measured and predicted exponents of size, change and own update, hint."""
+
+        def both(one: LayerCheck, name: str) -> str:
+            return f"{one.measured[name].exponent:.2f} ({one.predicted[name]:g})"
+
+        return [(name, *(both(one, what) for what in _SHOWN), one.hint) for name, one in self.layers.items()]
+
+    def plot(self) -> Figure:
+        """Draw sizes and changes of every layer against the width; see `unlazy.figures.draw_widths`."""
+        from unlazy.figures import draw_widths
+
+        plots = {
+            title: {name: one.measured[what] for name, one in self.layers.items()} for what, title in _SHOWN.items()
+        }
+        predicted = {
+            title: {name: one.predicted[what] for name, one in self.layers.items()} for what, title in _SHOWN.items()
+        }
+        off = "; ".join(f"{fault} of {name}" for name, fault in self.faults.items())
+        title = f"Coordinate check: {self.verdict}" + (f" ({off})" if off else "")
+        return draw_widths(title, plots, predicted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain numbers and strings, for JSON."""
+        layers = {
+            name: {
+                "fault": one.fault,
+                "hint": one.hint,
+                "predicted": one.predicted,
+                "measured": {what: slope.plain() for what, slope in one.measured.items()},
+            }
+            for name, one in self.layers.items()
+        }
+        return {"kind": "coordinate check", "answer": self.verdict, "layers": layers, "settings": self.settings}
+
+    def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
+        """Return the head and the rows of a table of everything."""
+        return ["layer", *(f"{title}: exponent (predicted)" for title in _SHOWN.values()), "hint"], self.rows()
+
+    def __repr__(self) -> str:
+        lines = [f"{row[0]}: size {row[1]}, change {row[2]}, own update {row[3]}. {row[4]}" for row in self.rows()]
+        return "\n".join([f"{self.verdict}; measured exponents of the width (predicted ones):", *lines])
+
+
+def coordinate_check(
+    make: Make,
+    data: Dataset,
+    widths: Sequence[int] = (64, 128, 256, 512),
+    *,
+    flow: Flows = None,
+    steps: int = 3,
+    seeds: int = 3,
+    parameterisation: abc.Parameterisation | None = None,
+    key: PRNGKey | int = 0,
+    progress: Progress | None = None,
+) -> CoordinateCheck:
+    """Check how initialisation, multipliers, learning rates and weight decay of a model scale with the width.
+
+    Only exponents of the width are judged. A factor that does not depend on the width, or an exponent that is off by
+    less than 1/4, is not noticed.
+
+    Parameters
+    ----------
+    make
+        Function of a width and a random key that returns a model: a `Network`, or anything that `unlazy.wrap` takes. It
+        may also return a pair of a model and the `Descent` that trains it.
+    data
+        The data to train on.
+    widths
+        At least two widths.
+    flow
+        The `Descent` that trains the model, or a function from the width to it; at the rate 0.1 if omitted.
+    steps
+        Number of steps after which changes are measured.
+    seeds
+        Number of initialisations at each width.
+    parameterisation
+        What to compare with; by default μP (`abc.maximal_update`) for SGD, or for Adam if the flow uses that.
+    key
+        Random key from which those of ``make`` are derived.
+    progress
+        Called with the fraction done and the present width.
+    """
+    widths = checked_widths(widths)
+    if len(widths) < 2:
+        raise UserError(f"widths = {list(widths)}: exponents need at least two widths, such as [64, 128, 256, 512].")
+    if steps < 1:
+        raise UserError(f"steps = {steps} is too small: choose at least 1.")
+    rows: list[list[dict[str, dict[str, float]]]] = []
+    chosen, adam = None, False
+    with bar(progress, "width ") as report:
+        for place, width in enumerate(widths):
+            networks, chosen, samples = make_models(make, width, seeds, data, flow, key)
+            if not isinstance(chosen, Descent):
+                raise UserError(f"A coordinate check counts steps of Descent, not of {type(chosen).__name__}.")
+            adam = parameterisation.optimiser == "adam" if parameterisation else isinstance(chosen.optimiser, Adam)
+            part = part_of(report, place, len(widths), width)
+            rows.append(_measure(networks, samples, chosen, steps, adam, part))
+            report((place + 1) / len(widths), width)
+    names = list(rows[0][0])
+    if any(list(run) != names for row in rows for run in row):
+        raise UserError("The model has other layers at other widths: make must change nothing but their sizes.")
+    theory = parameterisation or abc.maximal_update(max(1, len(names) - 1), "adam" if adam else "sgd")
+    if len(names) != len(theory.a):
+        raise UserError(
+            f"The model has {len(names)} weights that are multiplied with data ({', '.join(names)}), but the "
+            f"parameterisation has exponents of {len(theory.a)}: give a parameterisation with {len(names)}."
+        )
+    layers, below = {}, 0.0  # by how much the size of the layer below is off
+    for place, name in enumerate(names):
+        slopes = {
+            what: fit_slope(widths, np.array([[run[name][what] for run in row] for row in rows]))
+            for what in rows[0][0][name]
+        }
+        layers[name] = judge_layer(slopes, _predicted(theory, place), adam, below)
+        below = _off(slopes[_FORWARD], theory.layers()[place].size) or 0.0
+    settings = {"data": data.name, "flow": repr(chosen), "widths": list(widths), "seeds": seeds, "steps": steps}
+    return CoordinateCheck(layers, settings | {"parameterisation": repr(theory)})
+
+
+# ---------------------------------------------------------------- measurements
+
+
+def _measure(
+    networks: list[Network], data: Dataset, flow: Descent, steps: int, adam: bool, progress: Progress
+) -> list[dict[str, dict[str, float]]]:
+    rate = float(flow.rate)
+    one_step = train(flow, networks, data, [0.0, rate], (), part_of(progress, 0, 2, 0))
+    some = one_step if steps == 1 else train(flow, networks, data, [0.0, steps * rate], (), part_of(progress, 1, 2, 0))
+    for run in (*one_step, *some):
+        if not run.status.ok:
+            raise UserError(f"Training failed in the first {steps} steps: lower the learning rate.")
+    return [
+        _of_seed(network, first.final, last.final, data, flow, adam)
+        for network, first, last in zip(networks, one_step, some, strict=True)
+    ]
+
+
+def _of_seed(
+    network: Network, first: Network, last: Network, data: Dataset, flow: Descent, adam: bool
+) -> dict[str, dict[str, float]]:
+    before, after = _traced(network, data.x), _traced(last, data.x)
+    slopes = _leaves(_gradient(network, data, flow.loss))
+    start, stepped = _leaves(split_trained(network)[0]), _leaves(split_trained(first)[0])
+    shrinks, rates = _decays(network, flow), _leaves(trained_rates(network))
+    found: dict[str, dict[str, float]] = {}
+    for name, layer in before.items():
+        if name not in start:  # several parameters make up this weight, or it is not trained
+            continue
+        own = _traced(_with_leaf(network, name, stepped[name]), data.x)[name]
+        response, size = _response(network, name, start[name], data.x), _rms(start[name])
+        step, slope = _rms(stepped[name] - start[name]), _rms(slopes[name])
+        pace = step / slope if slope else float(flow.rate) * rates[name]
+        found[_short(name)] = {
+            "size": _rms(layer.preactivations),
+            "change": _rms(after[name].preactivations - layer.preactivations),
+            "own": _rms(own.preactivations - layer.preactivations),
+            _FORWARD: response * size,
+            _UPDATE: response * step if adam else response**2 * pace,
+        } | ({_DECAY: shrinks[name]} if shrinks.get(name) else {})
+    if not found:
+        raise UserError("No trained weight of this model is multiplied with data, so that it has no layers to check.")
+    return found
+
+
+@eqx.filter_jit
+def _gradient(network: Network, data: Dataset, loss: Loss) -> PyTree:
+    return network.gradient(data, loss)[1]
+
+
+def _traced(network: Network, x: Any) -> dict[str, TracedLayer]:
+    apply, params, _ = as_function(network)
+    return trace_layers(apply, params, x)
+
+
+def _response(network: Network, name: str, weights: Any, x: Any) -> float:
+    """Return the root mean square of a layer's pre-activations, without its bias, for standard normal weights."""
+    nothing = _traced(_with_leaf(network, name, jnp.zeros_like(weights)), x)[name].preactivations
+    sizes = []
+    for draw in range(_DRAWS):
+        drawn = jax.random.normal(jax.random.key(draw), weights.shape, weights.dtype)
+        sizes.append(_rms(_traced(_with_leaf(network, name, drawn), x)[name].preactivations - nothing))
+    return float(np.sqrt(np.mean(np.square(sizes))))
+
+
+def _rms(values: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("parameters").lstrip(".")
+
+
+def _leaves(tree: PyTree) -> dict[str, Any]:
+    """Return the leaves of a tree by the names that `trace_layers` gives them."""
+    from unlazy.kernels.problem import leaf_name
+
+    return {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def _with_leaf(network: Network, name: str, value: Any) -> Network:
+    """Return the network with one array of its parameters replaced."""
+    from unlazy.kernels.problem import leaf_name
+
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: value if leaf_name(path) == name else leaf, network)
+
+
+def _decays(network: Network, flow: Descent) -> dict[str, float]:
+    """Return the relative shrinkage of each array in a step in which all gradients are 0."""
+    trained: Any = split_trained(network)[0]
+    transform = flow.optimiser.transform()
+    direction, _ = transform.update(jax.tree.map(jnp.zeros_like, trained), transform.init(trained), trained)
+    steps, arrays, rates = _leaves(direction), _leaves(trained), _leaves(trained_rates(network))
+    return {
+        name: float(flow.rate) * rates[name] * _rms(step) / max(_rms(arrays[name]), np.finfo(float).tiny)
+        for name, step in steps.items()
+    }
+
+
+# ---------------------------------------------------------------- judgement
+
+
+def _predicted(theory: abc.Parameterisation, place: int) -> dict[str, float]:
+    layer, wide = theory.layers()[place], 1.0 if place else 0.0
+    a, c, x = theory.a[place], theory.rates[place], theory.layers()[place - 1].size if place else 0.0
+    update = wide / 2 + x - a - c if theory.optimiser == "adam" else wide + 2 * x - 2 * a - c
+    return {
+        "size": layer.size,
+        "change": layer.change,
+        "own": layer.own,
+        _FORWARD: layer.size,
+        _UPDATE: update,
+        _DECAY: 0.0 if layer.decay is None else layer.decay,
+    }
+
+
+def judge_layer(
+    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: float = 0.0
+) -> LayerCheck:
+    """Say what is off in one layer, if anything is.
+
+    With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
+    rate; φ ≠ 0 and γ = 0 a wrong initialisation; γ = 2φ (for Adam γ = φ) a wrong forward multiplier, which enters both.
+
+    Parameters
+    ----------
+    measured
+        The fitted powers.
+    predicted
+        The predicted exponents.
+    adam
+        Whether updates do not depend on the size of gradients.
+    below
+        By how much the exponent of the size of the layer below is off.
+    """
+    predicted = {name: value for name, value in predicted.items() if name in measured}
+    factors = {_FORWARD: 1, _UPDATE: 1 if adam else 2, _DECAY: 0}  # powers of |x| in each
+    off = {
+        name: _off(measured[name], predicted[name], power * below)
+        for name, power in factors.items()
+        if name in measured
+    }
+    phi, gamma = off[_FORWARD] or 0.0, off[_UPDATE] or 0.0
+    faults, hints = [], []
+    if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
+        faults, hints = ["forward multiplier"], [f"multiply its forward multiplier by m^{-phi:.1f}"]
+    elif phi:
+        faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
+    if gamma and "forward multiplier" not in faults:
+        faults, hints = [*faults, "learning rate"], [*hints, f"multiply its learning rate by m^{-gamma:.1f}"]
+    if off.get(_DECAY):
+        faults.append("weight decay")
+        hints.append(
+            f"multiply its weight decay by m^{-(off[_DECAY] or 0):.1f}, as it shrinks at another pace per step"
+        )
+    decided = all(value is not None for value in off.values())
+    hint = "; ".join(hints) or ("" if decided else "more seeds or larger widths are needed to tell")
+    sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."
+    return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
+
+
+def _off(slope: Slope, predicted: float, inherited: float = 0.0) -> float | None:
+    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that cannot be told."""
+    if not slope.values.any():  # all are 0: a read-out that starts at 0 is right at any width
+        return 0.0
+    if np.isnan(slope.exponent):
+        return None
+    nearest = float(np.clip(slope.exponent - predicted, min(0.0, inherited), max(0.0, inherited)))
+    if inherited < 0:
+        nearest = inherited  # small inputs are passed on as they are
+    wanted = predicted + nearest
+    distance = slope.exponent - wanted
+    if abs(distance) <= HALFWAY:
+        return 0.0 if max(slope.high - wanted, wanted - slope.low) < 2 * HALFWAY else None
+    return distance if not slope.low <= wanted <= slope.high else None

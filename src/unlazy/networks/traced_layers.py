@@ -1,0 +1,88 @@
+"""Layers of neurons of networks that do not list any: wrapped models, and networks that define `__call__` only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from unlazy._errors import UserError
+from unlazy.networks._base import Network, as_function
+from unlazy.networks.layers import Layer
+from unlazy.networks.prepared import Batch, raw_inputs
+from unlazy.networks.tangent import TangentModel
+from unlazy.networks.tracing import TracedLayer, preactivations, trace_layers
+
+
+class TracedNeurons(Layer):
+    """A layer that was found by tracing a network, see `trace_layers`.
+
+    Attributes
+    ----------
+    network
+        The network.
+    name
+        Name of the layer, that of its weight without the name of the field that holds all parameters.
+    traced
+        Its name for `trace_layers`.
+    sample
+        Shape of one input.
+    """
+
+    network: Network
+    name: str = eqx.field(static=True)
+    traced: str = eqx.field(static=True)
+    sample: tuple[int, ...] = eqx.field(static=True)
+
+    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
+        apply, params, _ = as_function(self.network)
+        h = preactivations(apply, params, raw_inputs(x))[self.traced]
+        return h.reshape(-1, h.shape[-1])
+
+    def weights(self) -> Float[Array, "m d"]:
+        apply, params, _ = as_function(self.network)
+        leaf = next(leaf for leaf in jax.tree.leaves(params) if eqx.is_inexact_array(leaf))
+        return trace_layers(apply, params, jnp.zeros((1, *self.sample), leaf.dtype))[self.traced].weights
+
+
+def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
+    """Return the layers of a network: those that it lists, else its products with trained weights.
+
+    The last product is the read-out and is left out where it has as many units as the network has outputs.
+
+    Parameters
+    ----------
+    network
+        The network.
+    x
+        Inputs, of which only the shape is used.
+    """
+    listed = network.layers()
+    if listed or isinstance(network, TangentModel):  # products of a linearised model are not those of its neurons
+        return listed
+    raw = raw_inputs(x)
+    apply, params, _ = as_function(network)
+    one = jax.ShapeDtypeStruct((1, *raw.shape[1:]), raw.dtype)
+    try:
+        found: list[TracedLayer] = eqx.filter_eval_shape(_in_order, apply, params, one)
+    except UserError:  # no product was found
+        return {}
+    outputs = eqx.filter_eval_shape(network, one)
+    if found[-1].preactivations.shape[1:] == (int(np.prod(outputs.shape)),):
+        del found[-1]
+    return {
+        _short(layer.name): TracedNeurons(network, _short(layer.name), layer.name, raw.shape[1:]) for layer in found
+    }
+
+
+def _in_order(apply: Any, params: Any, x: Any) -> list[TracedLayer]:
+    return list(trace_layers(apply, params, x).values())  # JAX would sort a dictionary by its names
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("parameters").lstrip(".")

@@ -1,0 +1,298 @@
+"""How a claim is judged: four outcomes, and the tests over seeds that lead to them.
+
+A comparison of random runs is judged by a one-sided t-test over seeds at the level `LEVEL`, paired where the runs share
+data and initial weights seed by seed. It *holds* if the difference has the claimed sign at that level, *fails* if it
+has the opposite sign at that level, and is *undecided* in between. A threshold is checked on every seed: it holds if
+all seeds satisfy it, fails if none does, and is undecided otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import stdtr
+
+LEVEL = 0.05
+LOOSE = 1e3  # a bound that is met this many times over does not test anything
+
+
+class Outcome(enum.Enum):
+    """What a run says about a claim of a paper."""
+
+    HOLDS = "holds"
+    FAILS = "does not hold"
+    VACUOUS = "vacuous"  # nothing could have failed
+    UNDECIDED = "undecided"  # within the spread of the seeds or the error of the run
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An outcome and what it rests on.
+
+    Attributes
+    ----------
+    outcome
+        The outcome.
+    test
+        The test in words, such as "paired t-test over 5 seeds".
+    agree, seeds
+        The number of seeds that agree with the claim, and of all seeds; both 0 if there are no seeds to count. Without
+        pairs, a seed of the second run agrees if it is larger than the mean of the first.
+    """
+
+    outcome: Outcome
+    test: str = ""
+    agree: int = 0
+    seeds: int = 0
+
+    @property
+    def counted(self) -> str:
+        """The number of seeds that agree, in words; empty if there are no seeds to count."""
+        if self.seeds == 1:
+            return f"the only seed {'agrees' if self.agree else 'disagrees'}"
+        return f"{self.agree} of {self.seeds} seeds agree" if self.seeds else ""
+
+
+def certain(holds: bool, test: str = "direct comparison") -> Judgement:
+    """Judge a statement in which no chance is involved, such as a count of parameters.
+
+    Parameters
+    ----------
+    holds
+        Whether it is true.
+    test
+        What was compared, in words.
+    """
+    return Judgement(Outcome.HOLDS if holds else Outcome.FAILS, test)
+
+
+def vacuous(why: str) -> Judgement:
+    """Judge a statement that nothing could have contradicted.
+
+    Parameters
+    ----------
+    why
+        The reason, in words.
+    """
+    return Judgement(Outcome.VACUOUS, why)
+
+
+def undecided(why: str) -> Judgement:
+    """Judge a statement that these runs cannot decide.
+
+    Parameters
+    ----------
+    why
+        The reason, in words.
+    """
+    return Judgement(Outcome.UNDECIDED, why)
+
+
+def increases(
+    first: np.ndarray, second: np.ndarray, *, paired: bool = True, log: bool = False, error: float = 0.0
+) -> Judgement:
+    """Judge the claim that ``second`` is larger than ``first``.
+
+    The test is a one-sided t-test at the level 5 %: of the differences by seed if ``paired``, Welch's otherwise. A
+    single seed does not show a spread, so it leaves the claim undecided.
+
+    Parameters
+    ----------
+    first, second
+        One value per seed.
+    paired
+        Whether seed by seed both have the same data (and, as far as possible, the same initial weights).
+    log
+        Whether to compare logarithms, for positive quantities that vary over orders of magnitude.
+    error
+        Error of a difference that is not due to chance, such as that of the integration: a smaller mean difference
+        leaves the claim undecided.
+    """
+    a, b = (np.ravel(np.asarray(one, float)) for one in (first, second))
+    if log:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            a, b = np.log(a), np.log(b)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return undecided("a value is not finite")
+    if paired:
+        if a.size != b.size:
+            raise ValueError(f"A paired comparison needs as many values of both: got {a.size} and {b.size}.")
+        difference, seeds = b - a, a.size
+        agree, mean, freedom = int(np.sum(difference > error)), float(difference.mean()), seeds - 1
+        spread = float(difference.std(ddof=1)) / seeds**0.5 if seeds > 1 else np.nan
+    else:
+        seeds = b.size
+        agree, mean = int(np.sum(b > a.mean() + error)), float(b.mean() - a.mean())
+        parts = [one.var(ddof=1) / one.size if one.size > 1 else np.nan for one in (a, b)]
+        spread, freedom = float(np.sqrt(sum(parts))), np.nan
+        if sum(parts) > 0:
+            freedom = sum(parts) ** 2 / sum(part**2 / (one.size - 1) for part, one in zip(parts, (a, b), strict=True))
+    test = f"{'paired' if paired else 'Welch'} t-test over {seeds} seeds{', of logarithms' if log else ''}"
+    if min(a.size, b.size) < 2:
+        return Judgement(Outcome.UNDECIDED, "one seed shows no spread", agree, seeds)
+    if abs(mean) <= error:
+        return Judgement(Outcome.UNDECIDED, f"{test}: smaller than the error {error:.2g}", agree, seeds)
+    p = _tail(mean, spread, freedom)
+    outcome = Outcome.HOLDS if p < LEVEL else Outcome.FAILS if p > 1 - LEVEL else Outcome.UNDECIDED
+    return Judgement(outcome, f"{test}, p = {p:.2g}", agree, seeds)
+
+
+def _tail(mean: float, spread: float, freedom: float) -> float:
+    """Return P(T > mean / spread) for Student's T; without spread the sign decides."""
+    if spread == 0:
+        return 0.5 * (1 - np.sign(mean))
+    return float(stdtr(freedom, -mean / spread))
+
+
+def ordered(groups: Sequence[np.ndarray], *, paired: bool = True, log: bool = False, error: float = 0.0) -> Judgement:
+    """Judge the claim that values increase from each group to the next.
+
+    Parameters
+    ----------
+    groups
+        In the claimed order, each with one value per seed.
+    paired, log, error
+        As in `increases`, for every two neighbours.
+    """
+    steps = [increases(a, b, paired=paired, log=log, error=error) for a, b in pairwise(groups)]
+    joint = together(steps)
+    if paired and len({np.size(one) for one in groups}) == 1:
+        stacked = np.stack([np.ravel(one) for one in groups])
+        return replace(joint, agree=int(np.sum(np.all(np.diff(stacked, axis=0) > 0, axis=0))))
+    return joint
+
+
+def at_most(values: np.ndarray, bound: float | np.ndarray, *, loose: float = LOOSE) -> Judgement:
+    """Judge the claim that ``values`` do not exceed a bound, seed by seed.
+
+    Parameters
+    ----------
+    values
+        Positive values, one per seed; of several per seed, pass the largest.
+    bound
+        The bound, one for all or one per seed.
+    loose
+        The claim is vacuous if the bound is met at least this many times over by every seed; never if infinite.
+    """
+    values, bound = np.broadcast_arrays(np.ravel(np.asarray(values, float)), np.asarray(bound, float))
+    if not np.isfinite(bound).all():
+        return Judgement(Outcome.VACUOUS, "the bound is infinite", values.size, values.size)
+    easy = np.isfinite(loose) and bool(np.all(np.abs(values) * loose <= np.abs(bound)))
+    return _each(values <= bound, easy, loose)
+
+
+def at_least(values: np.ndarray, bound: float | np.ndarray, *, loose: float = LOOSE) -> Judgement:
+    """Judge the claim that ``values`` reach a bound, seed by seed; the arguments are those of `at_most`.
+
+    Parameters
+    ----------
+    values
+        Values, one per seed; of several per seed, pass the smallest.
+    bound
+        The bound, one for all or one per seed.
+    loose
+        The claim is vacuous if the bound is met at least this many times over by every seed; never if infinite.
+    """
+    values, bound = np.broadcast_arrays(np.ravel(np.asarray(values, float)), np.asarray(bound, float))
+    easy = bool(np.all((bound <= 0) & (values >= 0))) if np.all(bound <= 0) else bool(np.all(values >= loose * bound))
+    return _each(values >= bound, easy, loose)
+
+
+def near(values: np.ndarray, target: float, within: float) -> Judgement:
+    """Judge the claim that ``values`` agree with a target, seed by seed.
+
+    Parameters
+    ----------
+    values
+        One value per seed.
+    target, within
+        The claim is |value - target| <= within.
+    """
+    return _each(np.abs(np.ravel(np.asarray(values, float)) - target) <= within, False, LOOSE)
+
+
+def power_law(x: np.ndarray, values: np.ndarray, expected: float, within: float) -> Judgement:
+    """Judge the claim that ``values`` grow as a power of x, with an exponent that is the expected one within a margin.
+
+    Exponents are fitted seed by seed. Their mean has to lie between both ends, each by a t-test.
+
+    Parameters
+    ----------
+    x
+        Positive sizes.
+    values
+        Positive values, a row for each size and a column for each seed.
+    expected, within
+        The claim is |exponent - expected| <= within.
+    """
+    with np.errstate(divide="ignore"):
+        logs = np.log(values)
+    if not np.isfinite(logs).all():
+        return undecided("a value is not finite")
+    found = np.polyfit(np.log(x), logs, 1)[0]
+    both = between(found, expected - within, expected + within)
+    return (
+        both if found.size == 1 else replace(both, test=f"both ends by t-tests of the exponents of {found.size} seeds")
+    )
+
+
+def between(values: np.ndarray, low: float, high: float) -> Judgement:
+    """Judge the claim that the mean of ``values`` over seeds lies between two numbers, each end by a t-test.
+
+    Parameters
+    ----------
+    values
+        One value per seed.
+    low, high
+        The ends.
+    """
+    found = np.ravel(np.asarray(values, float))
+    both = together([increases(np.full(found.size, low), found), increases(found, np.full(found.size, high))])
+    return replace(both, agree=int(np.sum((found >= low) & (found <= high))))
+
+
+def _each(satisfied: np.ndarray, loose: bool, factor: float) -> Judgement:
+    agree, seeds = int(np.sum(satisfied)), satisfied.size
+    if agree == seeds and loose:
+        return Judgement(Outcome.VACUOUS, f"met more than {factor:g} times over by every seed", agree, seeds)
+    outcome = Outcome.HOLDS if agree == seeds else Outcome.UNDECIDED if agree else Outcome.FAILS
+    return Judgement(outcome, "every seed against the threshold", agree, seeds)
+
+
+def together(parts: Iterable[Judgement]) -> Judgement:
+    """Judge a claim that makes several statements at once.
+
+    It fails if one of them fails, else is undecided if one is undecided, else vacuous if one is vacuous. It counts the
+    seeds of the statement on which the fewest agree.
+
+    Parameters
+    ----------
+    parts
+        The judgements of the statements, at least one.
+    """
+    parts = list(parts)
+    for outcome in (Outcome.FAILS, Outcome.UNDECIDED, Outcome.VACUOUS, Outcome.HOLDS):
+        which = [one for one in parts if one.outcome is outcome]
+        if which:
+            break
+    counted = min((one for one in parts if one.seeds), key=lambda one: one.agree / one.seeds, default=which[0])
+    return Judgement(which[0].outcome, which[0].test, counted.agree, counted.seeds)
+
+
+def tally(outcomes: Iterable[Outcome]) -> str:
+    """Count outcomes in words: "24 of 30 claims hold (2 do not hold, 3 undecided, 1 vacuous)".
+
+    Parameters
+    ----------
+    outcomes
+        The outcomes of claims.
+    """
+    found = list(outcomes)
+    fails = "does not hold" if found.count(Outcome.FAILS) == 1 else "do not hold"
+    words = {Outcome.FAILS: fails, Outcome.UNDECIDED: "undecided", Outcome.VACUOUS: "vacuous"}
+    others = [f"{found.count(one)} {word}" for one, word in words.items() if one in found]
+    return f"{found.count(Outcome.HOLDS)} of {len(found)} claims hold" + (f" ({', '.join(others)})" if others else "")

@@ -1,0 +1,211 @@
+"""Condensation of kernels: images, networks that start from small weights, predictions, and heat maps."""
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import msgspec
+import numpy as np
+import xarray as xr
+
+from unlazy.data import at_hand, images
+from unlazy.figures import band
+from unlazy.lab import Recipe, instantiate, parse
+from unlazy.papers._base import Axes, Figure, Panel, Results, Scale, option, values
+from unlazy.papers._curves import label_axes, titled_canvas
+from unlazy.papers.zhou2023.theorems import Prediction, predict
+from unlazy.probes import cluster_order, cosines
+
+Pictures = Literal["cifar10", "mnist"]
+
+# The paper does not say how pixels are scaled; these give the directions v_1 that it reports (figures 7 and 14).
+PIXELS: dict[Pictures, str] = {"cifar10": "signed", "mnist": "unit"}
+WORDS: dict[Pictures, str] = {"cifar10": "colour images", "mnist": "digits"}
+NAMES = {"cifar10": "CIFAR-10", "mnist": "MNIST", "digits": "digits of scikit-learn"}
+SQUARED = {"kind": "squared", "half": False}  # what figure 12 fits; the theory (eq. 1) has the half
+START = (
+    "Convolutions start from N(0, s²) with s = ((c_in + c_out) m²/2)^-γ, linear layers from N(0, 1e-4²), biases like "
+    "the weights of their layer"
+)
+STANDARD = "gamma = 1/2 in all layers, which is Glorot's"
+STAND_IN = (
+    "At quick scale digits of scikit-learn, enlarged to as many pixels, take the place of images that are not at hand"
+)
+
+
+def pictures_of(
+    pictures: Pictures, scale: Scale, n: int, targets: str = "number", pixels: str | None = None
+) -> dict[str, Any]:
+    """Images as a recipe has them: the real ones at paper scale and where they are on this machine, else digits."""
+    if pictures == "mnist":
+        here = all(at_hand(file) for file in images.MNIST_FILES)
+    else:
+        here = at_hand(images.CIFAR_ARCHIVE) or all(at_hand(part) for part in images.CIFAR_SUBSET)
+    digits = {"kind": "digits", "side": {"cifar10": 32, "mnist": 28}[pictures]}
+    kind = {"kind": pictures} if scale == "paper" or here else digits
+    return kind | {"n": n, "n_test": 0, "flat": False, "pixels": pixels or PIXELS[pictures], "targets": targets}
+
+
+def flow_recipe(
+    name: str, data: dict[str, Any], network: tuple[int, int, float], seeds: int | None, tolerance: float, **fields: Any
+) -> Recipe:
+    """Return the recipe of a two-layer network along the gradient flow, on the same data for all seeds.
+
+    Parameters
+    ----------
+    name, data, seeds
+        Of the recipe.
+    network
+        Number of channels, size of the kernels, and ε: all weights start from N(0, ε²).
+    tolerance
+        Of the flow.
+    fields
+        Other fields of the recipe. Without ``times`` it is observed at the start only.
+    """
+    channels, kernel, epsilon = network
+    fields.setdefault("times", [0.0])
+    return Recipe(
+        name=f"zhou2023 {name}",
+        data=data,
+        network={"kind": "conv-net", "channels": [channels], "kernel": kernel, "scale": epsilon, "rescaled": True},
+        flow={"kind": "gradient-flow", "tolerance": tolerance},
+        seeds=seeds or 1,
+        same_data=True,
+        **fields,
+    )
+
+
+@dataclass(frozen=True)
+class Training:
+    """One network, and how it is trained: by Adam, or by gradient descent of a small rate, that is, gradient flow."""
+
+    pictures: Pictures
+    n: int
+    channels: tuple[int, ...]
+    kernel: int
+    rate: float
+    steps: Sequence[int]  # at which to observe
+    loss: Any = "cross-entropy"
+    activation: str = "tanh"
+    gamma: float = 2.0
+    dense: int | None = None
+    adam: bool = True
+    optimiser: Any = "adam"  # as a recipe has it
+    standard: bool = False  # the control: from a standard start
+
+    def recipe(self, name: str, scale: Scale, seeds: int | None) -> Recipe:
+        """Return the recipe; data depend on the seed only, so activations and starts see the same images."""
+        classes = self.loss != SQUARED
+        network: dict[str, Any] = {
+            "kind": "conv-net",
+            "channels": list(self.channels),
+            "kernel": self.kernel,
+            "activation": self.activation,
+            "rescaled": not self.adam,
+            **({"gamma": 0.5, "linear": None} if self.standard else {"gamma": self.gamma}),
+            **({} if self.dense is None else {"dense": self.dense}),
+        }
+        adam = {"kind": "descent", "optimiser": self.optimiser, "rate": self.rate}
+        flow = adam if self.adam else {"kind": "gradient-flow", "tolerance": 1e-4}
+        layers = [f"conv{layer}-kernels" for layer in range(1, len(self.channels) + 1)]
+        return Recipe(
+            name=f"zhou2023 {name}",
+            data=pictures_of(self.pictures, scale, self.n, "one-hot" if classes else "number"),
+            network=network,
+            flow=flow | {"loss": self.loss},
+            times=[self.rate * step for step in self.steps],
+            probes=["train-loss", *(["train-error"] if classes else []), {"kind": "input-weights", "layers": layers}],
+            seeds=seeds or 1,
+            dtype="float32",
+        )
+
+    def in_words(self) -> str:
+        """Describe its sizes in a few words."""
+        depth = {1: "1 convolution", 3: "3 convolutions"}[len(self.channels)]
+        dense = "" if self.dense is None else f", {self.dense} dense units"
+        return f"n = {self.n}, {depth} of {self.channels[0]} channels{dense}"
+
+
+class TrainingPanel(Panel):
+    """A figure of trainings whose losses are in figure 15."""
+
+    number: int  # of the figure
+    controls: frozenset[str] = frozenset()  # labels of runs for comparison, which figure 15 leaves out
+
+
+def layers_of(run: xr.Dataset) -> list[str]:
+    """Names of the convolutions of a stored run: conv1, conv2, ..."""
+    return [f"conv{layer}" for layer in range(1, len(option(run, "network.channels")) + 1)]
+
+
+def kernels(run: xr.Dataset, layer: str, when: int | np.ndarray = -1) -> np.ndarray:
+    """Kernels of a layer at one of the times, or at one for each seed, seed by seed: (seeds, kernels, m²)."""
+    every = run[f"input-weights.{layer}-kernels"].values
+    return every[np.arange(len(every)), when]
+
+
+def pictures_shown(results: Results) -> str:
+    """What the runs were made on, in words."""
+    return NAMES[values(results, "data.kind")[0]]
+
+
+def clock(run: xr.Dataset) -> tuple[np.ndarray, str]:
+    """Times of a stored run and their name: steps of Adam, or t of the flow."""
+    rate = option(run, "flow.rate", None)
+    return (run["time"].values, "t") if rate is None else (np.rint(run["time"].values / rate), "step")
+
+
+def fall(run: xr.Dataset) -> np.ndarray:
+    """Relative decrease of the loss since the start: (seeds, times)."""
+    loss = run["train-loss"].values
+    return 1 - loss / loss[:, :1]
+
+
+def predictions(recipe: Recipe) -> tuple[Prediction, ...]:
+    """Predict the training of every seed of a recipe; its name, times and probes do not matter."""
+    return _predictions(msgspec.structs.replace(recipe, name="run", times=[0.0], probes=[]).json())
+
+
+@functools.lru_cache(maxsize=16)
+def _predictions(written: str) -> tuple[Prediction, ...]:
+    made = instantiate(parse(json.loads(written)))
+    return tuple(predict(network, data, made.flow.loss) for network, data in zip(made.networks, made.data, strict=True))
+
+
+_SHOWN = 256  # kernels in a heat map: more are finer than a page
+
+_order = jax.jit(cluster_order)
+
+
+def heat(axes: Axes, run: xr.Dataset, layer: str, title: str) -> Any:
+    """Draw D(u, v) of a layer's kernels (first seed): yellow the same direction, purple the opposite one.
+
+    Clusters are next to each other; of many kernels as many are drawn as a page can show.
+    """
+    vectors = kernels(run, layer)[0]
+    order = np.asarray(_order(jnp.asarray(vectors)))
+    some = order[np.unique(np.linspace(0, len(order) - 1, min(_SHOWN, len(order))).round().astype(int))]
+    seen = np.asarray(cosines(jnp.asarray(vectors[some])))
+    picture = axes.imshow(seen, vmin=-1, vmax=1, cmap="viridis", interpolation="nearest")
+    axes.grid(visible=False)
+    label_axes(axes, "kernel", title)
+    return picture
+
+
+def heat_maps(maps: Sequence[tuple[xr.Dataset, str, str]], title: str) -> Figure:
+    """Draw a row of heat maps, one for each run, layer and title, with one scale."""
+    figure, axes = titled_canvas(title, len(maps), 11.0, 3.9)
+    pictures = [heat(one, *given) for one, given in zip(axes, maps, strict=True)]
+    figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
+    return figure
+
+
+def losses(axes: Axes, run: xr.Dataset, title: str) -> None:
+    """Draw the training loss along the run."""
+    times, name = clock(run)
+    band(axes, times, run["train-loss"].values, 1, title, dash=0)
+    label_axes(axes, name, title)

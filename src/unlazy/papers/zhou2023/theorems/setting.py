@@ -1,0 +1,233 @@
+"""The runs that theorems of zhou2023 apply to: the network, Assumptions 1-4 on the data, and a small problem."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.activations import Activation
+from unlazy.data import Dataset
+from unlazy.flows import RungeKutta, Trajectory
+from unlazy.networks import ConvNet, Network
+from unlazy.papers.zhou2023.theorems.dynamics import Prediction, order, predict
+from unlazy.papers.zhou2023.theorems.structure import TwoLayerForm, two_layer_form
+from unlazy.probes import InputWeights, OutgoingWeights, Probe
+from unlazy.theory import Hypothesis, Reading, through
+from unlazy.theory.hypotheses import gradient_flow
+
+AUTHORS = "Zhou, Zhou, Li, Xu (2023)"
+_WINDOW = np.linspace(-10.0, 10.0, 8193)  # where |σ''| is searched for its largest value ...
+_TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])  # ... and where it must not be larger
+_CHANCE = 6.0  # standard errors that a variance may be off
+
+
+def form_of(network: Network) -> TwoLayerForm | None:
+    """Return the network as the paper writes it, or None if it has another form.
+
+    Parameters
+    ----------
+    network
+        Any network.
+    """
+    try:
+        return two_layer_form(network)
+    except UserError:
+        return None
+
+
+def is_known(network: Network) -> bool:
+    """Return whether it is the paper's network: two layers, a sum over neurons, both trained.
+
+    Parameters
+    ----------
+    network
+        Any network.
+    """
+    return form_of(network) is not None
+
+
+def weights_of(network: Network) -> tuple[Probe, ...]:
+    """Return the probe of θ_W,β = (W_β; b_β) of every channel; none for a network of another form.
+
+    Parameters
+    ----------
+    network
+        Any network.
+    """
+    form = form_of(network)
+    return () if form is None else (InputWeights((form.layer,)),)
+
+
+def one_size(form: TwoLayerForm) -> tuple[Hypothesis, float]:
+    """Require that all parameters start with one standard deviation ε, in a flow without learning-rate factors.
+
+    A network that names its ``scales`` is taken at its word. Otherwise ε is the root mean square of all parameters, and
+    those of both layers must agree with it within six standard errors.
+
+    Parameters
+    ----------
+    form
+        The network.
+    """
+    named = getattr(form.network, "scales", None)
+    both = [form.weights.ravel(), form.readouts.ravel()]
+    if named is None:
+        square = float(np.mean(np.concatenate(both) ** 2))
+        off = [abs(np.mean(one**2) / max(square, 1e-300) - 1) <= _CHANCE * math.sqrt(2 / one.size) for one in both]
+        epsilon, alike = math.sqrt(square), square > 0 and all(off)
+    else:
+        epsilon, alike = float(named[0]), len(set(named)) == 1
+    alike = alike and len(form.weights) > 1 and bool(np.allclose(form.rates, 1.0, rtol=1e-5))
+    return Hypothesis(
+        "all weights drawn with one standard deviation ε and trained at rate 1, several channels", alike
+    ), epsilon
+
+
+def largest_slopes(activation: Activation) -> float:
+    """Compute C_L of Assumption 1, the larger of sup |σ'| and sup |σ''|; infinite where there is none.
+
+    The second is the largest value on a fine grid of [-10, 10], and infinite if |σ''| is larger at ±20, ±50 or ±100 by
+    more than 1 %.
+
+    Parameters
+    ----------
+    activation
+        The activation σ.
+    """
+    near, far = (
+        float(np.abs(np.asarray(activation.second_derivative(jnp.asarray(at)))).max()) for at in (_WINDOW, _TAIL)
+    )
+    bent = near if far <= 1.01 * near else math.inf
+    return max(float(activation.lipschitz), bent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A run of the paper's network, and what eq. 44 predicts before training.
+
+    Parameters
+    ----------
+    run, form
+        The run, and its network at the start.
+    epsilon
+        Standard deviation of all weights at the start.
+    prediction, end
+        The linear flow, and its T_eff of eq. 54.
+    """
+
+    run: Trajectory
+    form: TwoLayerForm
+    epsilon: float
+    prediction: Prediction
+    end: float
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which of the run's times lie in (0, T_eff]."""
+        return (self.run.times > 0) & (self.run.times <= self.end * (1 + 1e-9))
+
+    def weights(self) -> np.ndarray:
+        """Return θ_W,β at every time of the run: (times, M, m² + 1)."""
+        return np.asarray(through(self.run, InputWeights((self.form.layer,)))[self.form.layer], float)
+
+
+def _in_weights(run: Trajectory) -> bool:
+    return hasattr(run.flow, "rtol")
+
+
+def first_assumption(sigma: Activation) -> Reading[float]:
+    """Require Assumption 1, and return C_L; infinite if it is not met.
+
+    Parameters
+    ----------
+    sigma
+        The activation σ.
+    """
+    smooth = not sigma.kinks and sigma.multiplicity == 1
+    yield Hypothesis("Assumption 1: σ twice differentiable with σ(0) = 0 and σ'(0) ≠ 0", smooth)
+    slopes = largest_slopes(sigma) if smooth else math.inf
+    yield Hypothesis("Assumption 1: |σ'| and |σ''| bounded, by C_L", math.isfinite(slopes), slopes)
+    return slopes
+
+
+def read(run: Trajectory, zeros: bool = True) -> Reading[Setting | None]:
+    """Require the paper's network with small weights, Assumptions 1 to 4, and a flow observed before T_eff.
+
+    Parameters
+    ----------
+    run
+        The run.
+    zeros
+        Whether pixels and targets may be 0, against Assumption 2: 1/c ≤ |x|, |y| ≤ c is read as a lower and an upper
+        bound of both. Upper bounds need no check on finitely many images.
+    """
+    form = form_of(run.start)
+    yield Hypothesis("two layers that are both trained, as a sum over neurons", form is not None)
+    if form is None:
+        return None
+    if not zeros:
+        zero = float(np.mean(np.asarray(run.data.x) == 0))
+        what = "Assumption 2: |pixels| bounded away from 0, that is, a share 0 of zero pixels"
+        yield Hypothesis(what, zero == 0, zero, 0.0)
+        least = float(np.abs(np.asarray(run.data.y)).min())
+        yield Hypothesis("Assumption 2, read for targets too: min |y| > 0", least > 0, least, 0.0)
+    slopes = yield from first_assumption(form.activation)
+    alike, epsilon = one_size(form)
+    yield alike
+    channels = len(form.weights)
+    gamma = order(epsilon, channels) if channels > 1 else float("-inf")
+    third = Hypothesis("Assumption 3 with γ = -log ε² / log M > 1", gamma > 1, gamma, 1.0)
+    yield third
+    yield (flow := gradient_flow(run))
+    # Outputs of small weights are tiny, and methods that control their error alone take steps that lose the weights.
+    yield (followed := Hypothesis("weights followed to a relative tolerance (method runge-kutta)", _in_weights(run)))
+    if not (alike.met and math.isfinite(slopes)):
+        return None
+    prediction = predict(run.start, run.data, run.loss)
+    relative = prediction.linear.gap / float(prediction.linear.values[0])
+    yield Hypothesis("Assumption 4: a spectral gap λ_1 > λ_2, as a share of λ_1", relative > 1e-8, relative)
+    if not (third.met and flow.met and followed.met and relative > 1e-8):
+        return None
+    setting = Setting(run, form, epsilon, prediction, prediction.effective_time(epsilon))
+    first = float(np.min(run.times, where=run.times > 0, initial=np.inf))
+    what = "an observation of the run in (0, T_eff], T_eff of eq. 54"
+    yield Hypothesis(what, bool(setting.inside.any()), None if np.isinf(first) else first, setting.end)
+    return setting
+
+
+def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "tanh") -> Trajectory:
+    """Train 32 kernels of 3 x 3 pixels on six images of 6 x 6 pixels, observed up to T_eff.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation of all weights at the start.
+    zero
+        Whether the images have a column of zeros.
+    activation
+        Name of the activation.
+    """
+    data = six_images(zero=zero)
+    options = {"scale": scale, "rescaled": True, "activation": activation}
+    network = ConvNet((32,), 3, image=(1, 6, 6), key=jax.random.key(1), **options)
+    found = predict(network, data)
+    end = found.effective_time(scale) or 1 / float(found.linear.values[0])
+    probes = [*weights_of(network), OutgoingWeights(("conv1",))]
+    return RungeKutta(rtol=1e-6)(network, data, np.linspace(0.0, end, 4), probes)
+
+
+def six_images(*, zero: bool = False) -> Dataset:
+    """Draw six images of 6 x 6 pixels in [0.2, 1], with targets in [1, 3].
+
+    Parameters
+    ----------
+    zero
+        Whether the images have a column of zeros.
+    """
+    keys = jax.random.split(jax.random.key(0))
+    x = jax.random.uniform(keys[0], (6, 1, 6, 6), minval=0.2)
+    x = jnp.where(jnp.arange(6) == 0, 0.0, x) if zero else x
+    return Dataset(x, jax.random.uniform(keys[1], (6,), minval=1.0, maxval=3.0), name="six small images")

@@ -1,0 +1,54 @@
+"""Diagnoses of models, coordinate checks and searches of learning rates, read from the files that they write."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unlazy._errors import UserError
+
+_KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What a report shows of one diagnosis."""
+
+    title: str
+    answer: str
+    reason: str
+    head: list[str]
+    rows: list[list[str]]
+    figure: str
+    settings: dict[str, str]
+    command: str
+
+
+def is_diagnosis(path: Path) -> bool:
+    """Return whether a JSON file is one that a diagnosis, a coordinate check or a search of rates has written."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("kind") in _KINDS
+
+
+def read_diagnosis(path: Path) -> Diagnosed:
+    """Read a diagnosis, and the figure beside it if there is one."""
+    if not is_diagnosis(path):
+        raise UserError(f"'{path}' is not a diagnosis: delete the file, or make it again.")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    figure, table = path.with_suffix(".svg"), content.get("table", {})
+    settings = {name: str(value) for name, value in content.get("settings", {}).items()}
+    return Diagnosed(
+        title=f"{_KINDS[content['kind']]} of {path.stem}",
+        answer=str(content.get("answer", "")),
+        reason=str(content.get("reason", "")),
+        head=[str(name) for name in table.get("head", [])],
+        rows=[[str(cell) for cell in row] for row in table.get("rows", [])],
+        figure=figure.read_text(encoding="utf-8") if figure.is_file() else "",
+        command=settings.pop("command", ""),
+        settings=settings,
+    )

@@ -1,0 +1,205 @@
+"""Diagnoses and coordinate checks of a multilayer perceptron, written as a user would."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import unlazy
+from unlazy._errors import UserError
+from unlazy.lab import Answer, coordinate_check, diagnose, rate_transfer
+from unlazy.theory import abc
+
+INPUTS, WIDTHS = 10, (64, 128, 256, 512)
+DATA = unlazy.data.single_index(n=60, d=INPUTS, link="erf", key=0)
+
+
+def mlp(parameterisation, scale=1.0):
+    """Three hidden layers of tanh neurons, as a function of its parameters."""
+    hidden = len(parameterisation.a) - 1
+
+    def make(m, key):
+        shapes = [(INPUTS, m), *[(m, m)] * (hidden - 1), (m, 1)]
+        keys = jax.random.split(key, hidden + 1)
+        w = [
+            scale * m**-b * jax.random.normal(one, shape)
+            for one, shape, b in zip(keys, shapes, parameterisation.b, strict=True)
+        ]
+        factors = [m**-a for a in parameterisation.a]
+        factors[0] /= INPUTS**0.5
+
+        def apply(w, x):
+            for factor, weights in zip(factors[:-1], w[:-1], strict=True):
+                x = jnp.tanh(factor * x @ weights)
+            return factors[-1] * x @ w[-1]
+
+        return unlazy.wrap(apply, w, rates=[float(m) ** -c for c in parameterisation.rates])
+
+    return make
+
+
+TRIVIAL = dataclasses.replace(abc.neural_tangent(3), c=1.0)
+
+
+@pytest.mark.parametrize(
+    ("parameterisation", "rate", "answer"),
+    [
+        (abc.neural_tangent(3), 0.5, Answer.LAZY),
+        (abc.maximal_update(3), 0.1, Answer.FEATURE_LEARNING),
+        (abc.chen(3), 0.1, Answer.FEATURE_LEARNING),
+        (abc.standard(3), 0.1, Answer.UNSTABLE),
+        (TRIVIAL, 0.5, Answer.TRIVIAL),
+    ],
+    ids=["ntk", "mup", "mean-field", "standard", "trivial"],
+)
+def test_the_answer_is_that_of_theory(parameterisation, rate, answer):
+    found = diagnose(mlp(parameterisation), DATA, WIDTHS, flow=unlazy.Descent(rate=rate))
+    assert found.answer is answer, found
+    assert len(found.layers) == 3
+    theory = parameterisation.regime.name
+    assert theory == answer.name
+
+
+def linear(width, key):
+    return eqx.nn.Linear(INPUTS, 1, key=key)
+
+
+def test_one_width_is_undecided():
+    found = diagnose(linear, DATA, [4], until=1.0, seeds=2)
+    assert found.answer is Answer.UNDECIDED
+    assert "one width" in found.whole.reason
+
+
+def nan_model(width, key):
+    return unlazy.wrap(lambda params, x: jnp.log(-jnp.abs(x @ params)), jnp.ones(INPUTS))
+
+
+def tokens(width, key):
+    return (lambda table, x: jnp.sum(table[x], axis=1)), jnp.ones(5)
+
+
+def no_parameters(width, key):
+    return eqx.nn.Lambda(jnp.sum)
+
+
+def rank_three(width, key):
+    return unlazy.wrap(lambda params, x: x[:, :, None] * params, jnp.ones((1, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (None, "not a function"),
+        (lambda width, key: None, "returned nothing"),
+        (lambda width, key: 3, "is not a model"),
+        (nan_model, "NaN or infinite before training"),
+        (tokens, "integer_inputs=True"),
+        (no_parameters, "no floating-point parameters"),
+        (rank_three, "flatten them"),
+    ],
+)
+def test_a_model_that_cannot_be_diagnosed_gets_one_sentence(make, words):
+    with pytest.raises(UserError, match=words):
+        diagnose(make, DATA, [4, 8], until=1.0, seeds=2)
+
+
+@pytest.mark.parametrize("widths", [[], [8, 4], [4, 4], [0, 4], 4, ["a"]])
+def test_widths_must_increase(widths):
+    with pytest.raises(UserError, match="increasing positive widths"):
+        diagnose(linear, DATA, widths)
+
+
+def test_data_with_nan():
+    data = unlazy.Dataset(DATA.x.at[0, 0].set(jnp.nan), DATA.y)
+    with pytest.raises(UserError, match="NaN"):
+        diagnose(linear, data, [4, 8])
+
+
+def test_ctrl_c_keeps_the_widths_that_are_done(monkeypatch):
+    from unlazy.lab import diagnosis
+
+    usual, calls = diagnosis.train, []
+
+    def interrupted(*given):
+        calls.append(1)
+        if len(calls) > 2:
+            raise KeyboardInterrupt
+        return usual(*given)
+
+    monkeypatch.setattr(diagnosis, "train", interrupted)
+    found = diagnose(linear, DATA, [4, 8], until=1.0, seeds=2)
+    assert found.settings["widths"] == [4]
+    assert found.settings["interrupted"] == "at width 8"
+
+
+def changed(what, layer, by):
+    """Return μP with one exponent changed."""
+    usual = abc.maximal_update(3)
+    values = list(usual.rates if what == "c" else getattr(usual, what))
+    values[layer] += by
+    return dataclasses.replace(usual, **{what: tuple(values)})
+
+
+FAULTS = {"a": "forward multiplier", "b": "initialisation", "c": "learning rate"}
+
+
+@pytest.mark.parametrize("layer", range(4))
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_wrong_multiplier_is_found(what, layer):
+    found = coordinate_check(mlp(changed(what, layer, 0.5)), DATA, (32, 128), flow=unlazy.Descent(rate=0.02), steps=1)
+    assert found.faults == {f"[{layer}]": FAULTS[what]}, found
+
+
+def test_mup_passes_the_coordinate_check():
+    found = coordinate_check(mlp(abc.maximal_update(3)), DATA, (32, 128), flow=unlazy.Descent(rate=0.1))
+    assert found.verdict == "RIGHT", found
+
+
+@pytest.mark.parametrize(
+    ("parameterisation", "rates", "verdict"),
+    [
+        (abc.chen(1), [2.0 ** (k / 2) for k in range(10)], "TRANSFERS"),
+        (abc.standard(1), [2.0**k for k in range(-8, 2)], "DOES NOT TRANSFER"),
+    ],
+    ids=["mean-field", "standard"],
+)
+def test_whether_the_best_rate_transfers(parameterisation, rates, verdict):
+    found = rate_transfer(mlp(parameterisation), DATA, [16, 64, 256], rates, steps=20, seeds=5)
+    assert found.verdict == verdict, found
+    assert "*" in repr(found)
+
+
+def test_small_initial_weights_condense():
+    flow = unlazy.Descent(rate=2.0)
+    found = diagnose(mlp(abc.maximal_update(3), scale=0.02), DATA, (32, 64), flow=flow, until=50_000.0, seeds=2)
+    assert found.answer is Answer.CONDENSED, found
+
+
+def test_weight_decay_that_does_not_grow_with_the_width_is_found():
+    """AdamW in μP: hidden layers learn at the rate 1/m, so that a constant decay shrinks them less and less."""
+    usual = abc.maximal_update(2, "adam")
+    decayed = unlazy.flows.Transform(optax.chain(optax.scale_by_adam(), optax.add_decayed_weights(0.1)))
+    found = coordinate_check(
+        mlp(usual), DATA, (32, 128), flow=unlazy.Descent(rate=0.01, optimiser=decayed), steps=1, parameterisation=usual
+    )
+    assert found.faults == {"[1]": "weight decay", "[2]": "weight decay"}, found
+
+
+def test_two_checkpoints():
+    before = unlazy.wrap(eqx.nn.MLP(INPUTS, 1, 16, 1, activation=jnp.tanh, key=jax.random.key(0)))
+    after = unlazy.Descent(rate=0.1)(before, DATA, [0, 20]).final
+    found = diagnose(before, after, DATA)
+    assert 0 < found.whole.measured["output change"].last < 2
+    assert list(found.layers) == ["layers[0].weight"]
+    assert diagnose(before, before, DATA).answer is Answer.TRIVIAL
+
+
+def test_the_readout_is_not_a_layer_whatever_its_name():
+    def apply(params, x):
+        return jnp.tanh(x @ params["w"]) @ params["a"]
+
+    params = {"w": jnp.ones((INPUTS, 4)), "a": jnp.ones(4)}
+    assert list(unlazy.networks.layers_on(unlazy.wrap(apply, params), DATA.x)) == ["w"]
