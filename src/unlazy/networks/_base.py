@@ -200,7 +200,11 @@ class Network(eqx.Module):
         return self.tangent_kernel(x, z)[:, output, :, output]
 
     def layers(self) -> Mapping[str, Layer]:
-        """Return the layers of neurons by name; none for a network that does not say what its neurons are."""
+        """Return the layers of neurons by name.
+
+        A network that does not define this does not say what its neurons are: probes then find them by tracing it. To
+        say that there are no neurons, define it and return nothing.
+        """
         return {}
 
     def movement(self, start: Network) -> dict[str, Float[Array, "..."]]:

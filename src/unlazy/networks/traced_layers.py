@@ -15,7 +15,6 @@ from unlazy._errors import UserError
 from unlazy.networks._base import Network, as_function
 from unlazy.networks.layers import Layer
 from unlazy.networks.prepared import Batch, raw_inputs
-from unlazy.networks.tangent import TangentModel
 from unlazy.networks.tracing import TracedLayer, preactivations, trace_layers
 
 
@@ -51,9 +50,10 @@ class TracedNeurons(Layer):
 
 
 def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
-    """Return the layers of a network: those that it lists, else its products with trained weights.
+    """Return the layers of a network: what its own `layers` says, else its products with trained weights.
 
-    The last product is the read-out and is left out where it has as many units as the network has outputs.
+    A network that defines `layers` and lists none has no neurons, such as a kernel machine, and is not traced. The last
+    product is the read-out and is left out where it has as many units as the network has outputs.
 
     Parameters
     ----------
@@ -62,9 +62,8 @@ def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
     x
         Inputs, of which only the shape is used.
     """
-    listed = network.layers()
-    if listed or isinstance(network, TangentModel):  # products of a linearised model are not those of its neurons
-        return listed
+    if type(network).layers is not Network.layers:
+        return network.layers()
     raw = raw_inputs(x)
     apply, params, _ = as_function(network)
     one = jax.ShapeDtypeStruct((1, *raw.shape[1:]), raw.dtype)
