@@ -5,6 +5,7 @@ import gc
 import os
 from pathlib import Path
 
+import typechecker  # noqa: F401  (before the hook decorates anything)
 from jaxtyping import install_import_hook
 
 with install_import_hook("unlazy", "typechecker.check"):
