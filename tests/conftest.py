@@ -65,6 +65,11 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish():
+    gc.freeze()  # modules and tests stay, and later collections need not visit them
+    gc.enable()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     before = os.times()[:4]  # of this process and its children
