@@ -191,7 +191,9 @@ def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: KeyLike) -> D
 def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shuffle n sample numbers by ``key`` and cut them into training, test and held-out parts by their shares."""
     if not (len(shares) == 3 and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6 and shares[0] > 0):
-        raise UserError(f"Shares {shares} do not cut a data set: three numbers >= 0 that sum to 1, the first above 0.")
+        raise UserError(
+            f"shares = {shares} cannot split the data: give three numbers >= 0, the first above 0, of sum 1."
+        )
     first, second = round(shares[0] * n), round((shares[0] + shares[1]) * n)
     if first == 0:
         raise UserError(f"A training share of {shares[0]} leaves none of the {n} samples: give at least {1 / n:.2g}.")

@@ -353,13 +353,13 @@ def _check(
             "or one kernel size for each layer."
         )
     if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
-        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image are 1 at least.")
+        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image must be at least 1.")
     if sum(m - 1 for m in sides) >= min(image[1:]):
         raise UserError(
             f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller or fewer."
         )
     if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
-        raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
+        raise UserError(f"Initial standard deviations (scale, linear) must be positive numbers, not {sizes}.")
 
 
 def patches(x: Float[Array, "n channels height width"], side: int) -> Float[Array, "n places size"]:

@@ -191,8 +191,8 @@ class RandomPatches(Embedding):
 class Infinite(Embedding):
     """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
 
-    The kernel is the composition of dual activations, one a layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian of
-    covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
+    The kernel is the composition of dual activations, one per layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian
+    of covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
 
     Parameters
     ----------

@@ -59,15 +59,12 @@ _SETTING = (
     "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²), which is even, by Adam with batches, the rate 1e-3 falling by 0.9 "
     "every 100 epochs (8 at quick scale), gradients clipped to norm 1, until the mean loss of an epoch is below 5e-4 "
     "(not in the first 300 epochs, 24 at quick scale). As in the authors' public code there are ReLU, normal starts "
-    "(in "
-    "8(a) a uniform one), a width of 777 where the paper prints 1024, nine blocks for eight layers of channels, and "
-    "layers "
-    "counted by linear maps from 0, so that layer 16 is what leads into the last neurons. Curves are those of the "
-    "printed setting at paper scale (one seed, at most 10,000 epochs) and of the first of the many seeds at quick "
-    "scale; "
-    "dotted: mirror images. Right: the symmetry defect of every seed on an easier target, (36, 12) (quick scale: "
-    "(6, 2)), median over channels and hidden blocks but the first, of what varies: the odd part's share of the energy "
-    "once each channel's mean is taken off"
+    "(in 8(a) a uniform one), a width of 777 where the paper prints 1024, nine blocks for eight layers of channels, "
+    "and layers counted by linear maps from 0, so that layer 16 is what leads into the last neurons. Curves are those "
+    "of the printed setting at paper scale (one seed, at most 10,000 epochs) and of the first of the many seeds at "
+    "quick scale; dotted: mirror images. Right: the symmetry defect of every seed on an easier target, (36, 12) (quick "
+    "scale: (6, 2)), median over channels and hidden blocks but the first, of what varies: the odd part's share of the "
+    "energy once each channel's mean is subtracted"
 )
 
 
@@ -143,9 +140,8 @@ class Asymmetric(_Symmetry):
     title = "Figure 8: asymmetry without random features"
     frozen = False
     caption = (
-        "(a) A neuron of the last of five blocks with frozen features and r = 8, on (36, 12). Then a channel of "
-        "layer 7 and "
-        "a neuron of layer 16 (5 and 8 at quick scale), where all is trained, r = 20 (15 at quick scale). "
+        "(a) A neuron of the last of five blocks with frozen features and r = 8, on (36, 12). Then a channel of layer "
+        "7 and a neuron of layer 16 (5 and 8 at quick scale), where all is trained, r = 20 (15 at quick scale). "
         f"{_SETTING}."
     )
 
@@ -293,8 +289,7 @@ def _compared(results: Results) -> list[Claim]:
         ),
         Claim(
             text="at equal rank the symmetry defect (median over channels and hidden blocks from the second on) is "
-            "smaller "
-            "with frozen features than without, over the seeds that have learnt",
+            "smaller with frozen features than without, over the seeds that have learnt",
             paper=paper,
             measured=ranges + _counts(results),
             judged=increases(*usual, paired=False, log=True) if enough else undecided(_UNLEARNT),
@@ -313,9 +308,8 @@ def _printed(results: Results, frozen: bool) -> list[Claim]:
     even, which = ("", "symmetric") if frozen else ("not ", "asymmetric")
     judged = near((defect < _ODD) == frozen, 1.0, 0.0)
     claim = Claim(
-        text=f"in the printed setting, {spelled(target_of(run))}, channels are {which}: {even}less than {_ODD:.0%} "
-        "of the "
-        "energy of what varies is odd, median over channels and hidden blocks from the second on",
+        text=f"in the printed setting, {spelled(target_of(run))}, channels are {which}: {even}less than {_ODD:.0%} of "
+        "the energy of what varies is odd, median over channels and hidden blocks from the second on",
         paper="RF-LR maintains symmetry" if frozen else "asymmetry when RF is removed",
         measured=f"{median_range(defect)}, MSE {median_range(loss)} after {median_range(epoch, 5)} epochs",
         judged=judged if learnt(run).all() else undecided(_UNLEARNT),
