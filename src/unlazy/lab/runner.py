@@ -76,6 +76,11 @@ class Lab:
             self.wait(recipe)
         return found
 
+    def has(self, recipe: Recipe) -> bool:
+        """Return whether the result of a recipe is stored, so that `run` only reads it."""
+        known = None if self.fresh else self.store.load(recipe)
+        return known is not None and known.attrs.get("identity") == identify(recipe).view
+
     def wait(self, recipe: Recipe) -> None:
         """Wait a moment for another process that is computing part of a recipe."""
         self.tell(recipe, 0.0, "waiting for another process")

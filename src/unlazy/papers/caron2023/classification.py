@@ -169,7 +169,12 @@ class DigitSubset(_Digits):
         return [
             *claims.prunes(results, "test_error", "share of errors on the test set"),
             *claims.transfers(results, classes=10, what="test_error", words="share of errors"),
+            *agreement(self.references(results)),
         ]
+
+    def references(self, results: Results) -> list[Reference]:
+        """Of the released settings, the accuracies of the authors' figure."""
+        return authors.references(results, "mnist", authors.ACCURACIES) if self.released else []
 
     def draw(self, results: Results) -> Figure:
         """Two axes, as in the paper."""
