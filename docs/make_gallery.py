@@ -186,8 +186,8 @@ def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collecti
     have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
     outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
     return (
-        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} to "
-        f"be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
+        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} "
+        f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
         f"{old_rules} of these {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
