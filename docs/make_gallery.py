@@ -35,8 +35,8 @@ ours, and the paper's words beside each claim.
 
 A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
 too few of them). Records that say "judged under earlier rules" are older than these four outcomes: a claim held or did
-not hold, by a threshold on means or medians over seeds. Where the runs are still stored, `unlazy reproduce PANEL --scale
-paper --stored` judges them by the present rules without training again; the runs of these records are not. A record
+not hold, by a threshold on means or medians over seeds. Where runs are still stored, `unlazy reproduce PANEL --scale
+paper --stored` judges them by the present rules without training again; those of these records were not kept. A record
 "made with earlier settings" shows other runs than the panel has now, and waits to be run again.
 """
 EARLIER_SETTINGS = "made with earlier settings"
@@ -183,11 +183,12 @@ def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collecti
     old_rules = sum(claim.judgement.test == EARLIER_RULES for claim in every_claim)
     numbers = _numbers([one for record in now for one in record.references or ()])
     missing = sum(panel.key not in run for panel in every)
+    have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
+    outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
     return (
-        f"{_plural(len(run), 'panel')} {_verb(len(run), 'has', 'have')} a record at paper scale with its present settings, "
-        f"and {missing} {_verb(missing, 'waits', 'wait')} to be run at that scale ({len(earlier)} of them with a record made "
-        f"with earlier settings). {tally(claim.outcome for claim in every_claim)}; {old_rules} of these "
-        f"{_verb(old_rules, 'was', 'were')} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
+        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} "
+        f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
+        f"{old_rules} of these {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
 

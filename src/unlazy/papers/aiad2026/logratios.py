@@ -104,7 +104,8 @@ class AllPairs(Panel):
     title = "Figure 6: all log-ratios at x = 0"
     scales = by_scale(_NEURONS, _in_words)
     caption = (
-        f"{_SETTING}, except for the target: the script behind the figure has cos(8πx) + cos(2πx), the paper cos(8πx). "
+        f"{_SETTING}, but for two: the script behind the figure does not clip, as the paper does, and its target is "
+        "cos(8πx) + cos(2πx), where the paper has cos(8πx). "
         f"Log-ratios log(a_i + ε) - log(a_j + ε) of all pairs of neurons a = ReLU(H) of block {_BLOCK} at x = "
         f"{_AT[6]:g}, with ε = {_EPS[6]:g}, until the mean loss of an epoch is below {_STOP:g} or for 10,000 epochs; "
         "first seed. Left: histogram over all pairs, before training and after. A dead neuron, a = 0, stands for ε, "

@@ -310,7 +310,8 @@ def _printed(results: Results, frozen: bool) -> list[Claim]:
     even, which = ("", "symmetric") if frozen else ("not ", "asymmetric")
     judged = near((defect < _ODD) == frozen, 1.0, 0.0)
     if defect.size < _ENOUGH:
-        judged = replace(judged, outcome=Outcome.UNDECIDED, test=f"fewer than {_ENOUGH} seeds, and networks are symmetric or not by chance")
+        why = f"fewer than {_ENOUGH} seeds, and networks are symmetric or not by chance"
+        judged = replace(judged, outcome=Outcome.UNDECIDED, test=why)
     claim = Claim(
         text=f"in the printed setting, {spelled(target_of(run))}, channels are {which}: {even}less than {_ODD:.0%} of "
         "the energy of what varies is odd, median over channels and hidden blocks from the second on",

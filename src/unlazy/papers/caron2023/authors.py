@@ -1,7 +1,7 @@
 """Numbers of the authors' figures beside ours.
 
 The figures in their repository are vector graphics, from which curves were read back (to 1e-6 of an axis). Each row has
-values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training if it does not say otherwise.
+values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training unless it says otherwise.
 """
 
 from collections.abc import Callable, Mapping

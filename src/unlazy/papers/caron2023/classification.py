@@ -154,7 +154,7 @@ class DigitImages(_Digits):
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
         shown = comparison.EVERYTHING_RELEASED if self.released else comparison.EVERYTHING
-        return comparison.draw(results, shown, self._heading(results), 11.0, 9.0, rows=3)
+        return comparison.draw(results, shown, self._heading(results), 11.0, 9.0, rows=3, clock="t (ten GD steps each)")
 
 
 class DigitSubset(_Digits):
