@@ -244,20 +244,20 @@ class Driver:
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array_like(leaf)]
         first = 0 if self.batching == "one" else 1
         found = [reduce(function(leaf), axis=tuple(range(first, leaf.ndim))) for leaf in leaves]
-        return reduce(np.stack(found), axis=0)
+        return np.asarray(reduce(np.stack(found), axis=0))
 
     def _overflows(self, state: State, observed: PyTree) -> np.ndarray:
         """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
         at_start, now = (self._of_each(tree, np.abs, np.max) for tree in (self.run_state.first, state.trained))
         quiet = self._of_each(observed, np.isfinite, np.all) if jax.tree.leaves(observed) else np.ones_like(now, bool)
-        running = np.asarray(state.code) == 0
+        running = np.asarray(np.asarray(state.code) == 0)
         if not np.any(running & (~quiet | (now > _GROWN * (1 + at_start)))):
             return np.zeros_like(running)
-        return running & ~self._sound(state)
+        return np.asarray(running & ~self._sound(state))
 
     def _sound(self, state: State) -> np.ndarray:
         loss = self._evaluated(compiled.observe_runs, state.trained, {"": _loss_now})[""]
-        return self._finite(state) & np.isfinite(np.asarray(loss))
+        return np.asarray(self._finite(state) & np.isfinite(np.asarray(loss)))
 
     def _step_back(self, bad: np.ndarray) -> None:
         """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there."""
