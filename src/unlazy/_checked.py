@@ -18,7 +18,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 import equinox as eqx
 import jax
@@ -32,7 +32,7 @@ from unlazy import _registry
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._inputs import as_key
 
-P, R = ParamSpec("P"), TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 _PLAIN = (str, bytes, bool, int, float, complex, dict, set, type(None))
 LISTS = (tuple, list, collections.abc.Sequence)
 MAY_BE_INFINITE = "may be infinite"  # Annotated[float, MAY_BE_INFINITE]
@@ -60,15 +60,15 @@ else:
         """An Equinox module whose arguments are checked against their annotations."""
 
 
-def checked(function: Callable[P, R]) -> Callable[P, R]:
+def checked(function: F) -> F:
     """Check the arguments of a function against their annotations, as a decorator."""
 
     @functools.wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        args, kwargs = conform(function, args, kwargs)  # pyright: ignore[reportAssignmentType]
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = conform(function, args, kwargs)
         return function(*args, **kwargs)
 
-    return wrapper
+    return cast(F, wrapper)
 
 
 def conform(maker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -227,7 +227,7 @@ class Driver:
     def _advance(self, budget: int) -> None:
         self._before, state = self.state, self._after(self.state, budget)
         self.run_state = with_fields(self.run_state, state=state)
-        self._step_back(~self._finite(state))
+        self._step_back(np.logical_not(self._finite(state)))
 
     def _after(self, state: State, steps: int) -> State:
         run, most = self.run_state, jnp.asarray(steps, jnp.int32)
@@ -259,7 +259,7 @@ class Driver:
         loss = self._evaluated(compiled.observe_runs, state.trained, {"": _loss_now})[""]
         return np.asarray(self._finite(state) & np.isfinite(np.asarray(loss)))
 
-    def _step_back(self, bad: np.ndarray) -> None:
+    def _step_back(self, bad: Any) -> None:
         """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there."""
         for index in np.argwhere(bad):
             place = tuple(index)

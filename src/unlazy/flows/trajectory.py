@@ -304,7 +304,8 @@ def named(probes: Any) -> dict[str, Observe]:
     one = callable(probes) or isinstance(probes, str)
     if not one and not isinstance(probes, Iterable):
         raise UserError(f"probes = {short(probes)} is not a list of probes: give their names, as ['train-loss'].")
-    for given in [probes] if one else probes:
+    each: Any = [probes] if one else probes
+    for given in each:
         probe = _probe(given)
         name = given.rpartition(":")[2] if isinstance(given, str) else getattr(probe, "__name__", type(probe).__name__)
         name = kebab(name).strip("<>")
