@@ -17,7 +17,8 @@ test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
 
 test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
-	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/flows/test_recorder.py
+	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/networks/test_one_model_everywhere.py \
+	  tests/flows/test_recorder.py
 
 test-all: .venv/.dev  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15

@@ -363,6 +363,10 @@ class TorchLayer(Layer):
         ]
         return _jax(torch.cat(rows))
 
+    def is_readout(self, x: Batch) -> bool:
+        some = raw_inputs(x)[:2]
+        return np.array_equal(np.ravel(self.preactivations(some)), np.ravel(self.network(some)))
+
     def weights(self) -> Float[Array, "m d"]:
         weight = self._values("weight")
         rows, bias = weight.reshape(weight.shape[0], -1), self._values("bias")
