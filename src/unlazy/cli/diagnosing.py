@@ -13,7 +13,6 @@ from unlazy._files import writable
 from unlazy._terminal import print_json, print_table
 from unlazy.cli.application import INTERRUPTED, OK, Json, Out, app, count
 
-
 Check = Literal["regime", "coordinates", "rates"]
 
 

@@ -2,9 +2,10 @@
 
 Exponents of width are multiples of 1/2 as a rule, so a quantity *vanishes* with the width where the 95 % interval of
 its exponent is below -1/4, *grows* where it is above 1/4, *stays* where it is between, and *persists* where it is above
--1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.slopes`). Relative changes below 1 % at all
-widths are no changes, whatever their exponent is: it may be that of rounding errors, and the linearised model describes
-the training. A quantity relative to the size at the start does not count as growing where that size vanishes.
+-1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.slopes`). Relative changes below
+1 % at all widths are no changes, whatever their exponent is: it may be that of rounding errors, and the linearised
+model describes the training. A quantity relative to the size at the start does not count as growing where that size
+vanishes.
 """
 
 from __future__ import annotations
