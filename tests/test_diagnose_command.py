@@ -82,7 +82,7 @@ def test_a_report_shows_a_diagnosis(tmp_path):
     settings = {"model": "MLP", "command": "unlazy diagnose mine:make --data mnist"}
     judged(measured, settings).save(tmp_path / "runs" / "diagnoses" / "mine.json")
     with pytest.raises(SystemExit) as left:
-        cli.main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "report.html")])
+        cli.main(["report", str(tmp_path / "runs"), "--to", str(tmp_path / "report.html")])
     assert left.value.code == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for words in ("Regime of mine: LAZY", "kernel drift", "fitted powers", "unlazy diagnose mine:make --data mnist"):

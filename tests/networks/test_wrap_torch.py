@@ -198,3 +198,16 @@ def test_one_layer_alone_is_a_network():
     np.testing.assert_allclose(network.tangent_kernel(x), np.asarray(x) @ np.asarray(x).T + 1, rtol=1e-12)
     assert network.layers()["module"].weights().shape == (1, 4)
     assert Dataset(x, np.ones(6)).y.shape == network(x).shape
+
+
+def test_checkpoints_are_diagnosed_as_those_of_jax():
+    data = foreign.samples()
+    found, twin = (
+        unlazy.diagnose(unlazy.wrap(make()), unlazy.wrap(make(0.1)), data) for make in (foreign.torch, foreign.equinox)
+    )
+    assert found.answer is twin.answer
+    for name in ("kernel drift", "linearisation error", "output change"):
+        np.testing.assert_allclose(found.whole.measured[name].values, twin.whole.measured[name].values, rtol=1e-8)
+    changes = [[part.measured["feature change"].last for part in one.layers.values()] for one in (found, twin)]
+    np.testing.assert_allclose(*changes, rtol=1e-8)
+    assert len(changes[0]) == 3

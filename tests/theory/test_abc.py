@@ -331,7 +331,8 @@ def convolved(given, m, seed, rate=0.02, steps=2):
 @pytest.mark.parametrize("given", [abc.neural_tangent(2), abc.maximal_update(2, "adam")], ids=["NTK", "μP, Adam"])
 def test_channels_of_a_convolution_are_its_width(given):
     widths = (64, 128, 256)
-    found = [np.mean(np.log([convolved(given, m, seed) for seed in range(3)]), axis=0).ravel() for m in widths]
+    # The size of 16 outputs on 4 samples varies by about 13 % from draw to draw: over 12 seeds the slope by 0.04.
+    found = [np.mean(np.log([convolved(given, m, seed) for seed in range(12)]), axis=0).ravel() for m in widths]
     slopes = np.polyfit(np.log(widths), found, 1)[0]
     layers = given.layers()
     assert slopes[:3] == pytest.approx([one.size for one in layers], abs=0.12)

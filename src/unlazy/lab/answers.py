@@ -13,6 +13,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,12 +94,15 @@ class Saved(abc.ABC):
         Parameters
         ----------
         path
-            The file; its name should end in ``.json``.
+            The file, whose folder is made where it is missing; its name should end in ``.json``.
         """
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         head, rows = self.table()
-        with atomic_write(path.with_suffix(".svg")) as part:
-            self.plot().savefig(part, format="svg", metadata={"Date": None})
+        drawn = io.StringIO()
+        self.plot().savefig(drawn, format="svg", metadata={"Date": None})
+        with atomic_write(path.with_suffix(".svg")) as part:  # without the head of a file, so that pages can include it
+            part.write_text(drawn.getvalue()[drawn.getvalue().index("<svg") :], encoding="utf-8")
         with atomic_write(path) as part:
             content = self.to_dict() | {"table": {"head": head, "rows": rows}}
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
