@@ -19,7 +19,8 @@ test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
 
 test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
-	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/flows/test_recorder.py
+	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/networks/test_one_model_everywhere.py \
+	  tests/flows/test_recorder.py
 
 test-lowest: .venv/.dev  ## the fast tests of the core with the lowest versions that pyproject.toml allows
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/lowest
