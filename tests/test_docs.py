@@ -1,6 +1,7 @@
 """Every code block that a reader may type runs, and every recipe shown can be brought to life."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -95,6 +96,20 @@ def test_pages_name_the_authors_of_their_papers(paper):
     page = (ROOT / "docs" / f"{paper['key']}.md").read_text(encoding="utf-8")
     year = paper["key"][-4:]
     assert f"{', '.join(surnames[:-1])} and {surnames[-1]} ({year})" in page
+
+
+MAKE_NOTEBOOK = load("make_notebook")
+
+
+def test_the_notebook_is_made_from_its_page():
+    """Its code is that of the page, which `test_python_blocks_run` runs."""
+    page, path = MAKE_NOTEBOOK.PAGE.read_text(encoding="utf-8"), MAKE_NOTEBOOK.PAGE.with_suffix(".ipynb")
+    stored = path.read_text(encoding="utf-8")
+    assert stored == MAKE_NOTEBOOK.notebook(page), "run python docs/make_notebook.py"
+    cells = json.loads(stored)["cells"]
+    code = ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
+    assert code == [block.strip() for block in RUN.BLOCK.findall(page)]
+    assert all(not one["outputs"] for one in cells if one["cell_type"] == "code")
 
 
 MAKE_GALLERY = load("make_gallery")

@@ -105,7 +105,7 @@ def test_a_loop_may_donate_its_arrays():
 
 
 def test_a_loop_of_pytorch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-torch` installs it")
     data, module = foreign.samples(), foreign.torch()
     x, y = (torch.tensor(np.asarray(values)) for values in (data.x, data.y))
     optimiser = torch.optim.SGD(module.parameters(), 0.1)

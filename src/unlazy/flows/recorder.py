@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, short
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset, as_dataset
@@ -87,6 +88,7 @@ class Recorder:
     >>> run = recorder.trajectory()
     """
 
+    @checked
     def __init__(
         self,
         network: Any,
@@ -107,6 +109,7 @@ class Recorder:
         self._kept: dict[int, list[Any]] = {}
         self._stride = 1
 
+    @checked
     def see(self, step: float, model: Any) -> dict[str, Any]:
         """Evaluate the probes now, and return the results by name; none after parameters that are not finite.
 

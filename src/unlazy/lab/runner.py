@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._files import checksum
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
@@ -60,6 +61,7 @@ class Lab:
     >>> results = lab.run_all(recipes, workers=4)
     """
 
+    @checked
     def __init__(
         self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False, snapshots: float = 16.0
     ) -> None:

@@ -10,6 +10,12 @@ from typing import Any
 from unlazy._errors import UserError
 
 _KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
+_POWERS = "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents."
+_CAPTIONS = {
+    "diagnosis": _POWERS,
+    "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
+    "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,7 @@ class Diagnosed:
     head: list[str]
     rows: list[list[str]]
     figure: str
+    caption: str
     settings: dict[str, str]
     command: str
 
@@ -49,6 +56,7 @@ def read_diagnosis(path: Path) -> Diagnosed:
         head=[str(name) for name in table.get("head", [])],
         rows=[[str(cell) for cell in row] for row in table.get("rows", [])],
         figure=figure.read_text(encoding="utf-8") if figure.is_file() else "",
+        caption=_CAPTIONS[content["kind"]],
         command=settings.pop("command", ""),
         settings=settings,
     )
