@@ -19,6 +19,7 @@ from typing import Any, overload
 import jax
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey
@@ -72,6 +73,7 @@ def diagnose(*given: Any, **options: Any) -> Diagnosis:
     return diagnose_widths(*given, **options)
 
 
+@checked
 def diagnose_widths(
     make: Make,
     data: Dataset,
@@ -221,6 +223,7 @@ def _by_layer(start: dict[str, Any], end: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+@checked
 def diagnose_checkpoints(before: Network, after: Network, data: Dataset) -> Diagnosis:
     """Find the regime of a training of your own from the model before and after it; nothing is trained.
 
