@@ -328,7 +328,9 @@ def convolved(given, m, seed, rate=0.02, steps=2):
     return [size(start[i]) for i in (1, 3, 5)], [size(after[i] - start[i]) for i in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("given", [abc.neural_tangent(2), abc.maximal_update(2, "adam")], ids=["NTK", "maximal update, Adam"])
+@pytest.mark.parametrize(
+    "given", [abc.neural_tangent(2), abc.maximal_update(2, "adam")], ids=["NTK", "maximal update, Adam"]
+)
 def test_channels_of_a_convolution_are_its_width(given):
     widths = (64, 128, 256)
     # The size of 16 outputs on 4 samples varies by about 13 % from draw to draw: over 12 seeds the slope by 0.04.
