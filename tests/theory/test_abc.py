@@ -265,8 +265,8 @@ def test_bad_exponents_are_named():
 
 
 # Derived by hand for updates that are aligned with their inputs, an assumption that Everett et al. 2024 discuss: the
-# rates m^(-c) at which each layer's own update moves its outputs by order 1. For Adam, ΔW has entries of order m^(-a-c), and m of them add up; for SGD the entries
-# have the size of the gradient besides, m^(-a) times that of ∂f/∂h.
+# rates m^(-c) at which each layer's own update moves its outputs by order 1. For Adam, ΔW has entries of order
+# m^(-a-c), and m of them add up; for SGD the entries have the size of the gradient besides, m^(-a) times ∂f/∂h.
 LARGEST_RATES = {
     "standard": ((0, 0, 0), (0, 0.5, 0.5), {"adam": (0, 1, 1), "sgd": (-0.5, 0.5, 1)}),
     "NTK": ((0, 0.5, 0.5), (0, 0, 0), {"adam": (0, 0.5, 0.5), "sgd": (-0.5, -0.5, 0)}),
