@@ -43,8 +43,10 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
 
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
+Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
@@ -89,3 +91,17 @@ def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
 
         warnings.showwarning = say
         yield Lab(out, tell, fresh, **settings)
+
+
+@contextmanager
+def saying_what_is_left_out() -> Iterator[None]:
+    """Print a line for each stored run that cannot be read, instead of a warning."""
+    from unlazy.lab.stored import UnreadableRun
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnreadableRun)
+        try:
+            yield
+        finally:
+            for one in caught:
+                screen.print(f"unlazy: {one.message}", markup=False, highlight=False, soft_wrap=True)

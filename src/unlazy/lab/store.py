@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError
 from unlazy._files import labelled, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
 from unlazy.lab import tracks
