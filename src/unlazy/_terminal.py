@@ -58,7 +58,8 @@ def print_settings(rows: list[dict[str, Any]], hide: bool) -> None:
     same = [name for name in rows[0] if len(rows) > 1 and len({repr(row[name]) for row in rows}) == 1]
     shown = [name for name in rows[0] if name not in same and not (name == "run" and len(rows) > 1)]
     if same and not hide:
-        common = ", ".join(f"{name} = {_cell(rows[0][name])}" for name in same if rows[0][name] is not None)
+        cells = {name: _cell(rows[0][name]) for name in same if rows[0][name] is not None}
+        common = ", ".join(f"{name} = {cell if len(cell) <= 60 else f'{cell[:57]}...'}" for name, cell in cells.items())
         Console().print(Text(f"All {len(rows)} rows: {common}", "dim"))
     print_table(shown, [[_cell(row[name]) for name in shown] for row in rows])
 

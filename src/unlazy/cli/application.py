@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 import unlazy
-from unlazy._errors import UserError
+from unlazy._errors import Notice, UserError
 
 if TYPE_CHECKING:
     from unlazy.lab import Lab
@@ -75,6 +75,22 @@ def search(folder: Path) -> None:
 
 
 @contextmanager
+def printed_notices() -> Iterator[None]:
+    """Print a line for each `Notice` that is given as a warning."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, Notice):
+                screen.print(f"unlazy: {message}", markup=False, highlight=False, soft_wrap=True)
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = say
+        yield
+
+
+@contextmanager
 def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
     """Yield a lab that shows its progress and prints a line for each result that was computed by other code."""
     from unlazy.lab import Lab, OtherCode
@@ -91,17 +107,3 @@ def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
 
         warnings.showwarning = say
         yield Lab(out, tell, fresh, **settings)
-
-
-@contextmanager
-def saying_what_is_left_out() -> Iterator[None]:
-    """Print a line for each stored run that cannot be read, instead of a warning."""
-    from unlazy.lab.stored import UnreadableRun
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UnreadableRun)
-        try:
-            yield
-        finally:
-            for one in caught:
-                screen.print(f"unlazy: {one.message}", markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from unlazy._errors import UserError
 from unlazy._files import atomic_write, writable, writing
 from unlazy._terminal import print_json, print_settings
-from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Out, app, begin, in_lab, saying_what_is_left_out
+from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Out, app, begin, in_lab, printed_notices
 
 Format = Literal["svg", "pdf", "csv"]
 FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
@@ -36,7 +36,8 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
     from unlazy.report import gather, write_report
     from unlazy.report.terminal import print_report
 
-    contents = gather(runs or (Path("runs"),))
+    with printed_notices():
+        contents = gather(runs or (Path("runs"),))
     print_report(contents, write_report(contents, to), json)
     return CLAIM_FAILED if any(record.fails for record in contents.records) else OK
 
@@ -86,7 +87,7 @@ def table(
     from unlazy.lab.table import as_csv, as_plain, files
     from unlazy.lab.table import table as make
 
-    with saying_what_is_left_out():
+    with printed_notices():
         rows = make(files(runs or (Path("runs"),)), each_seed=each_seed, differing=differing, probes=probe)
     if json:
         print_json(as_plain(rows))

@@ -20,7 +20,7 @@ _NAMES = {
     "sections": "build",
     "slopes": "Slope fit_slope",
     "store": "Store",
-    "stored": "UnreadableRun read_run",
+    "stored": "read_run",
     "sweep": "Point Sweep",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from unlazy.lab.sections import build
     from unlazy.lab.slopes import Slope, fit_slope
     from unlazy.lab.store import Store
-    from unlazy.lab.stored import UnreadableRun, read_run
+    from unlazy.lab.stored import read_run
     from unlazy.lab.sweep import Point, Sweep
 
 __all__ = [
@@ -68,7 +68,6 @@ __all__ = [
     "Store",
     "Sweep",
     "Times",
-    "UnreadableRun",
     "build",
     "canonical",
     "certify",

@@ -159,11 +159,13 @@ def combine(
     """
     layout = _layout(points, grid)
     dims: dict[str, tuple[str, ...]] = {}
+    known: set[str] = set()
     parts: list[_Part] = []
     for index, name, run in runs:
         run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims(seed=[0])
         chosen = _chosen(run, probes)
         dims |= {one: run[one].dims for one in chosen}
+        known |= set(map(str, run.data_vars))
         values = {one: np.asarray(run[one].values, float) for one in chosen}
         times = np.asarray(run["time"].values if "time" in run.coords else [], float)
         seeds = np.asarray(run["seed"].values) if "seed" in run.coords else np.arange(run.sizes["seed"])
@@ -172,7 +174,7 @@ def combine(
         raise UserError("None of the runs of the sweep can be read, so there is nothing to gather.")
     for probe in probes:
         if not any(name == probe or name.startswith(f"{probe}.") for name in dims):
-            raise UserError(f"The runs of the sweep have no probe called '{probe}'. {suggest(probe, dims)}")
+            raise UserError(f"The runs of the sweep have no probe called '{probe}'. {suggest(probe, known)}")
     return _filled(layout, parts, dims, derived)
 
 

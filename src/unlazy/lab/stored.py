@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,13 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, skip
 from unlazy._files import CHECKSUM, checksum
 from unlazy._terminal import bar
 
 _OF_HDF5 = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are not the run's own
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _NOT_WHOLE = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError)
-
-
-class UnreadableRun(UserWarning):
-    """A stored run cannot be read, and is left out."""
 
 
 def read_run(path: Path) -> xr.Dataset:
@@ -79,7 +74,7 @@ def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
             try:
                 run = read_run(path)
             except UserError as error:
-                warnings.warn(f"{error} It is left out.", UnreadableRun, stacklevel=2)
+                skip(error)
             else:
                 yield path, run
 
