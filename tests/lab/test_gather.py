@@ -235,6 +235,7 @@ def test_the_command_prints_json(capsys, tmp_path):
     assert row["network.width"] == 8
 
 
+@pytest.mark.filterwarnings("default::unlazy._errors.SkippedFile")
 def test_the_command_names_a_bad_file_and_goes_on(capsys, grid, tmp_path):
     (tmp_path / "zzz.nc").write_bytes(b"no run")
     status, out, err = called(capsys, tmp_path, "--json")
@@ -243,6 +244,7 @@ def test_the_command_names_a_bad_file_and_goes_on(capsys, grid, tmp_path):
     assert "zzz.nc' is" in err
 
 
+@pytest.mark.filterwarnings("default::unlazy._errors.SkippedFile")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -45,7 +45,7 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
 @app.command
 def table(
     *runs: Path,
-    csv: Path | None = None,
+    csv: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     each_seed: Flag = False,
     differing: Flag = False,
     probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
@@ -82,6 +82,8 @@ def table(
     """
     if csv is not None and json:
         raise UserError("--csv and --json are two forms of the same table: give one of them.")
+    if csv is not None and str(csv).startswith("--"):
+        raise UserError(f"--csv needs the name of a file, or - for standard output, before {csv}.")
     if csv is not None and csv.is_dir():
         raise UserError(f"The table cannot be written to '{csv}', which is a folder: give the name of a file, or -.")
     from unlazy.lab.table import as_csv, as_plain, files

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Sweep
 
 _SEEDS = ("seed", "seeds")  # swept fields that are not dimensions of their own
+_MADE_BY = ("versions", "python", "commit", "device", "machine", "method")
 MISSING = "missing"
 
 
@@ -55,7 +56,8 @@ def gather(
         Its dimensions are the swept fields, such as ``network.width``, or else ``point``; then ``seed`` and ``time``.
         A sweep over seeds extends ``seed``. If runs were observed at different times, ``time`` is a coordinate of each
         run along a dimension ``observation``. Other coordinates are ``run`` (the file) and ``status`` (how each seed
-        ended, or "missing").
+        ended, or "missing"). Attributes are the versions and machines that computed the runs, the ``seconds`` that they
+        took, and how many are ``missing``.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class _Part:
     times: np.ndarray
     status: list[str]
     values: dict[str, np.ndarray]  # seeds first, then times unless observed at the end only
+    attributes: dict[str, Any]
 
 
 def combine(
@@ -169,7 +172,7 @@ def combine(
         values = {one: np.asarray(run[one].values, float) for one in chosen}
         times = np.asarray(run["time"].values if "time" in run.coords else [], float)
         seeds = np.asarray(run["seed"].values) if "seed" in run.coords else np.arange(run.sizes["seed"])
-        parts.append(_Part(layout.places[index], name, seeds, times, statuses(run), values))
+        parts.append(_Part(layout.places[index], name, seeds, times, statuses(run), values, dict(run.attrs)))
     if not parts:
         raise UserError("None of the runs of the sweep can be read, so there is nothing to gather.")
     for probe in probes:
@@ -225,5 +228,9 @@ def _filled(
         for place, value in zip(layout.places, known, strict=True):
             whole[place] = value
         found = found.assign_coords({name: (layout.dims, whole)})
+    found.attrs["seconds"] = float(sum(float(part.attributes.get("seconds", 0.0)) for part in parts))
+    for name in _MADE_BY:
+        given = dict.fromkeys(str(part.attributes[name]) for part in parts if name in part.attributes)
+        found.attrs |= {name: "; ".join(given)} if given else {}
     found.attrs["missing"] = math.prod(layout.shape) - len({part.place for part in parts})
     return found

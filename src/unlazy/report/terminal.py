@@ -135,14 +135,23 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
     if as_json:
         outcomes = {one.value: sum(claim.outcome is one for claim in claims) for one in Outcome}
         compared = dict(Counter(one.agreement for record in contents.records for one in record.references or ()))
-        counts = {"panels": panels, "runs": runs, "claims": len(claims), "outcomes": outcomes, "references": compared}
+        swept = [{"sweep": one.sweep, "points": len(one.points)} for one, _ in contents.sweeps]
+        counts = {
+            "panels": panels,
+            "runs": runs,
+            "sweeps": swept,
+            "claims": len(claims),
+            "outcomes": outcomes,
+            "references": compared,
+        }
         print(json.dumps({"report": str(path), **counts}, indent=2))
     else:
         of_panels = f"{_tally(*contents.records)} in {panels} panel{'' if panels == 1 else 's'}"
         of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
+        swept = [f"sweep '{one.sweep}' of {len(one.points):,} points" for one, _ in contents.sweeps]
         count = len(contents.diagnoses)
         diagnosed = f"{count} diagnos{'is' if count == 1 else 'es'}" if count else ""
-        print(f"{'; '.join(filter(None, (of_panels if panels else '', of_runs, diagnosed)))}. Report: {path}")
+        print(f"{'; '.join(filter(None, (of_panels if panels else '', *swept, of_runs, diagnosed)))}. Report: {path}")
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
