@@ -254,12 +254,19 @@
         const all = [...Array(points).keys()].filter(shown), timed = [across.value, up.value].includes("");
         return all.flatMap((i) => (timed ? [...probe.mean.subarray(i * own, (i + 1) * own)] : [probe.mean[i * own + frameAt()]]));
       };
-      const ticks = (values, size, flip) => evenly(values.length, 8).map((i) => [size * (flip ? 1 - (i + 0.5) / values.length : (i + 0.5) / values.length), values[i].length > 16 ? `${values[i].slice(0, 15)}…` : values[i]]);
-      const steps = (field) => field?.values ?? data.times.map((t) => tick(Number(g(t, 3))));
+      const steps = (field) => {
+        if (!field) return data.times.map((t) => tick(Number(g(t, 3))));
+        return field.numbers ? field.numbers.map((x) => tick(Number(g(x, 4)))) : field.values.map((x) => (x.length > 16 ? `${x.slice(0, 15)}…` : x));
+      };
+      const ticks = (labels, size, room, flip) => {
+        const step = Math.ceil((labels.length * room) / size), found = [];
+        for (let i = 0; i < labels.length; i += step) found.push([size * (flip ? 1 - (i + 0.5) / labels.length : (i + 0.5) / labels.length), labels[i]]);
+        return found;
+      };
       const cells = (probe, own, x, y, frameAt, colour, words) => {
         const [columns, rows] = [steps(x), steps(y)];
         const [w, h] = [WIDE / columns.length, HIGH / rows.length];
-        const made = frame(LARGE, ticks(columns, WIDE), ticks(rows, HIGH, true), x?.name ?? "t", y?.name ?? "t", words, 70);
+        const made = frame(LARGE, ticks(columns, WIDE, 12 + 6 * Math.max(...columns.map((text) => text.length))), ticks(rows, HIGH, 15, true), x?.name ?? "t", y?.name ?? "t", words, 70);
         const paths = new Map(), values = new Map();
         const put = (column, row, value) => {
           const ink = colour(value) ?? "none";
