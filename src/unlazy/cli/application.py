@@ -74,12 +74,12 @@ def search(folder: Path) -> None:
 
 
 @contextmanager
-def in_lab(out: Path, fresh: bool, runs: int = 1, **settings: Any) -> Iterator[Lab]:
-    """Yield a lab that shows the progress of ``runs`` runs, and says which results were computed by other code."""
+def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
+    """Yield a lab that shows its progress and prints a line for each result that was computed by other code."""
     from unlazy.lab import Lab, OtherCode
     from unlazy.report.terminal import telling
 
-    with telling(screen, runs) as tell, warnings.catch_warnings():
+    with telling(screen) as tell, warnings.catch_warnings():
         usual = warnings.showwarning
 
         def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:

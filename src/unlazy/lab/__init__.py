@@ -8,6 +8,8 @@ from unlazy.lab.fields import parse_setting, with_field
 from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
 from unlazy.lab.made_by import OtherCode, provenance
+from unlazy.lab.measures import Measure
+from unlazy.lab.phase import Phase, PhaseDiagram, phase_diagram
 from unlazy.lab.rates import RateTransfer, rate_transfer
 from unlazy.lab.recipe import Experiment, Recipe, Times, draw_data, instantiate, parse, read
 from unlazy.lab.runner import Interrupted, Lab
@@ -28,9 +30,12 @@ __all__ = [
     "Lab",
     "LayerCheck",
     "Manifest",
+    "Measure",
     "Note",
     "OtherCode",
     "Part",
+    "Phase",
+    "PhaseDiagram",
     "Point",
     "RateTransfer",
     "Recipe",
@@ -55,6 +60,7 @@ __all__ = [
     "notes",
     "parse",
     "parse_setting",
+    "phase_diagram",
     "provenance",
     "rate_transfer",
     "read",
