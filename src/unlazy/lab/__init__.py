@@ -14,6 +14,8 @@ _NAMES = {
     "live": "Note notes",
     "made_by": "OtherCode provenance",
     "manifest": "Entry Manifest",
+    "measures": "Measure",
+    "phase": "Phase PhaseDiagram phase_diagram",
     "rates": "RateTransfer rate_transfer",
     "recipe": "Experiment Recipe Times draw_data instantiate parse read",
     "runner": "Interrupted Lab",
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from unlazy.lab.live import Note, notes
     from unlazy.lab.made_by import OtherCode, provenance
     from unlazy.lab.manifest import Entry, Manifest
+    from unlazy.lab.measures import Measure
+    from unlazy.lab.phase import Phase, PhaseDiagram, phase_diagram
     from unlazy.lab.rates import RateTransfer, rate_transfer
     from unlazy.lab.recipe import Experiment, Recipe, Times, draw_data, instantiate, parse, read
     from unlazy.lab.runner import Interrupted, Lab
@@ -57,9 +61,12 @@ __all__ = [
     "Lab",
     "LayerCheck",
     "Manifest",
+    "Measure",
     "Note",
     "OtherCode",
     "Part",
+    "Phase",
+    "PhaseDiagram",
     "Point",
     "RateTransfer",
     "Recipe",
@@ -85,6 +92,7 @@ __all__ = [
     "notes",
     "parse",
     "parse_setting",
+    "phase_diagram",
     "provenance",
     "rate_transfer",
     "read",

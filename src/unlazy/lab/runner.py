@@ -51,7 +51,8 @@ class Lab:
     folder
         The folder of results.
     tell
-        Called with a recipe, the fraction of it that is done, and a few words on what is being done.
+        Called with a recipe, the fraction of it that is done, and a few words on what is being done. If it has a method
+        ``expect``, that is called with the number of runs before many are run.
     fresh
         Compute everything again, even if it is stored.
     snapshots
@@ -70,6 +71,7 @@ class Lab:
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
         self.tell: Told = tell or (lambda recipe, share, note: None)
+        self._expect: Callable[[int], None] = getattr(tell, "expect", lambda runs: None)
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.store.folder.glob("*.nc"))
@@ -126,6 +128,8 @@ class Lab:
             For each label the result of `run`. If recipes fail, the others are run to the end and stored, and then a
             `UserError` names those that failed. Ctrl-C stops all of them, and the same call continues.
         """
+        each = recipes.values() if isinstance(recipes, Mapping) else recipes
+        self._expect(len({one.digest for one in each}))
         return schedule.run_all(self, recipes, workers)
 
     def sweep(self, sweep: Sweep, workers: int = 1) -> dict[str, xr.Dataset]:

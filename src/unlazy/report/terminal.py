@@ -17,8 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unlazy._terminal import print_table, progress_bars
-from unlazy.lab import Certificate, Recipe, Store, Sweep
-from unlazy.lab.runner import Told
+from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
 from unlazy.lab.store import statuses
 from unlazy.lab.table import last_values
 from unlazy.papers import Reference
@@ -29,6 +28,7 @@ from unlazy.theory import Verdict
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.progress import Progress as Bars
 
 _OUTCOMES = {
     Outcome.HOLDS: "green",
@@ -37,6 +37,7 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
+_FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
 
@@ -128,6 +129,25 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
 
 
+def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
+    """Print a phase diagram as a map of letters, capital where a run was computed; as JSON, everything."""
+    if as_json:
+        print(path.read_text(encoding="utf-8"))
+        return
+    phase, names, regions, known = diagram.phase, diagram.names, diagram.regions, diagram.computed
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    rows = []
+    for j in reversed(range(diagram.shape[1])):
+        marks = [letters[regions[i, j] % 26] for i in range(diagram.shape[0])]
+        line = " ".join(mark.upper() if known[i, j] else mark for i, mark in enumerate(marks))
+        rows.append([_cell(phase.values(phase.y)[j]), line])
+    print_table(
+        [phase.y, f"{phase.x} from {_cell(phase.values(phase.x)[0])} to {_cell(phase.values(phase.x)[-1])}"], rows
+    )
+    print(", ".join(f"{letters[index % 26].upper()}: {name}" for index, name in enumerate(names)))
+    print(f"{diagram.summary()} Map: {path.with_suffix('.svg')}")
+
+
 def print_report(contents: Contents, path: Path, as_json: bool) -> None:
     """Print what a report contains, and where it is."""
     claims = [claim for record in contents.records for claim in record.claims]
@@ -180,17 +200,47 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console) -> Iterator[Told]:
-    """Show, on a terminal, one line of progress for each recipe."""
-    with progress_bars(screen, disable=not screen.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
+def telling(screen: Console) -> Iterator[Display]:
+    """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
+    with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
+        yield Display(bars)
 
-        def tell(recipe: Recipe, share: float, note: str) -> None:
-            if recipe.digest not in tasks:
-                tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
-            progress.update(tasks[recipe.digest], completed=share, note=note)
 
-        yield tell
+class Display:
+    """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars, self.whole, self.stored, self.runs = bars, None, 0, 1
+        self.lines: dict[str, Any] = {}
+        self.shares: dict[str, float] = {}
+
+    def expect(self, runs: int) -> None:
+        """Begin to count again, with this number of runs."""
+        self.runs, self.stored = runs, 0
+        self.shares.clear()
+        if runs > _FEW and self.whole is None:
+            self.whole = self.bars.add_task("all runs", total=float(runs), note="")
+        elif self.whole is not None:
+            self.bars.reset(self.whole, total=float(runs))
+
+    def __call__(self, recipe: Recipe, share: float, note: str) -> None:
+        """Show how far a recipe is."""
+        name = recipe.digest
+        if self.whole is not None and share >= 1 and name not in self.shares:
+            self.stored += 1  # it was there before, which says nothing about the time that others take
+        elif name not in self.lines and (self.whole is None or share < 1):
+            self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
+        self.shares[name] = share
+        if name in self.lines:
+            self.bars.update(self.lines[name], completed=share, note=note)
+        if self.whole is None:
+            return
+        if share >= 1 and name in self.lines:
+            self.bars.remove_task(self.lines.pop(name))
+        done = sum(one >= 1 for one in self.shares.values())
+        words = f"{done} of {self.runs} runs done" + (f", {self.stored} of them before" if self.stored else "")
+        left, reached = self.runs - self.stored, sum(self.shares.values()) - self.stored
+        self.bars.update(self.whole, total=max(left, 1e-9), completed=reached if left else 1e-9, note=words)
 
 
 def print_certificates(found: Mapping[str, Sequence[Certificate]], as_json: bool) -> None:
