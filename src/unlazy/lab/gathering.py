@@ -167,7 +167,7 @@ def combine(
     for index, name, run in runs:
         run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims(seed=[0])
         chosen = _chosen(run, probes)
-        dims |= {one: run[one].dims for one in chosen}
+        dims |= {one: tuple(map(str, run[one].dims)) for one in chosen}
         known |= set(map(str, run.data_vars))
         values = {one: np.asarray(run[one].values, float) for one in chosen}
         times = np.asarray(run["time"].values if "time" in run.coords else [], float)

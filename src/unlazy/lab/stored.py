@@ -93,7 +93,7 @@ def _quick(path: Path) -> xr.Dataset | None:
     try:
         with h5py.File(path, "r") as file:
             found: dict[str, Any] = {}
-            for name in file:
+            for name in map(str, file):
                 if not isinstance(file.get(name, getlink=True), h5py.HardLink):  # it may be in another file
                     return None
                 item = file[name]

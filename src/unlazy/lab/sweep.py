@@ -34,7 +34,7 @@ from unlazy.lab.store import Store
 __all__ = ["Entry", "Manifest", "Point", "Sweep"]
 
 LIMIT = 10_000
-_VARIABLE = "variables."
+VARIABLE = "variables."
 _PARTS = ("grid", "zip", "random", "points", "derived", "limit")
 
 
@@ -219,14 +219,14 @@ class Sweep:
             if field == "name" or [*fields, *self.derived].count(field) > 1:
                 why = "is the name of the whole sweep" if field == "name" else "is given values in two places"
                 raise UserError(f"'{field}' {why}: remove it from the sweep.")
-            if field.startswith(_VARIABLE):
+            if field.startswith(VARIABLE):
                 self._check_variable(field)
             else:
                 with_field(self._table, field, None)  # raises if there can be no such field
         return parts
 
     def _check_variable(self, field: str) -> None:
-        name = field.removeprefix(_VARIABLE)
+        name = field.removeprefix(VARIABLE)
         if not name.isidentifier():
             raise UserError(f"'{field}': the name of a variable has letters, digits and underscores only.")
         if not any({name, field} & set(rule.names) for rule in self._rules.values()):
@@ -275,8 +275,8 @@ class Sweep:
             The values, by name of the field.
         """
         table, derived = self._table, {}
-        variables = {name: value for name, value in fields.items() if name.startswith(_VARIABLE)}
-        variables |= {name.removeprefix(_VARIABLE): value for name, value in variables.items()}
+        variables = {name: value for name, value in fields.items() if name.startswith(VARIABLE)}
+        variables |= {name.removeprefix(VARIABLE): value for name, value in variables.items()}
         for field, value in fields.items():
             if field not in variables:
                 table = with_field(table, field, value)

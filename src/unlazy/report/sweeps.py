@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from unlazy.figures.style import MOST_COLOURS, evenly, logarithmic, rounding
 from unlazy.lab.fields import with_field
 from unlazy.lab.gathering import MISSING, combine
 from unlazy.lab.manifest import Manifest, words
+from unlazy.lab.sweep import VARIABLE
 from unlazy.report.contents import Contents
 from unlazy.report.own_runs import MANY, kinds, verdicts
 
@@ -286,15 +287,13 @@ def _verdicts(contents: Contents, digests: Sequence[str]) -> dict[str, dict[str,
 
 def _repeat(manifest: Manifest, runs: xr.Dataset) -> str:
     """Return a file for `unlazy sweep` that has the same points."""
-    table: Mapping[str, Any] = manifest.base
-    for name, values in manifest.axes.items():
-        table = with_field(table, name, values[0])
-    derived = any(point.derived for point in manifest.points)
-    if "point" not in runs.dims and not derived:
+    first, table = manifest.points[0], manifest.base
+    given = [name for name in first.fields | first.derived if not name.startswith(VARIABLE)]
+    for name in given:
+        table = with_field(table, name, (first.fields | first.derived)[name])
+    if "point" not in runs.dims and not first.derived:
         return tomli_w.dumps({**table, "sweep": manifest.axes}).rstrip()
-    for name in manifest.points[0].derived:
-        table = with_field(table, name, manifest.points[0].derived[name])
-    points = [point.fields | point.derived for point in manifest.points[:_MOST_POINTS]]
+    points = [{name: (one.fields | one.derived)[name] for name in given} for one in manifest.points[:_MOST_POINTS]]
     text = tomli_w.dumps({**table, "sweep": {"points": points}}).rstrip()
     left = len(manifest.points) - len(points)
     return f"{text}\n# and {left:,} more points" if left else text

@@ -76,7 +76,7 @@
   const box = ([width, height], kind = "frame") => svg("rect", { class: kind, x: 0, y: 0, width, height });
 
   const choice = (bar, label, names, chosen, change) => {
-    const select = html("select", {}, ...names.map(([value, text]) => html("option", { value }, text)));
+    const select = html("select", { "aria-label": label }, ...names.map(([value, text]) => html("option", { value }, text)));
     select.value = chosen;
     select.addEventListener("change", change);
     if (names.length > 1) bar.append(html("label", {}, `${label} `, select));
@@ -216,7 +216,7 @@
         show();
       };
       const slider = (label, count, start, words) => {
-        const input = html("input", { type: "range", min: 0, max: count - 1, step: 1 }), output = html("output");
+        const input = html("input", { type: "range", "aria-label": label, min: 0, max: count - 1, step: 1 }), output = html("output");
         input.value = start;
         const tell = () => { output.textContent = words(Number(input.value)); input.setAttribute("aria-valuetext", output.textContent); };
         const play = html("button", { type: "button" }, "Play");
