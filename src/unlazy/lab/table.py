@@ -94,9 +94,16 @@ def _ends(run: xr.Dataset, each_seed: bool) -> Rows:
     for some in [[place] for place in places] if each_seed else [list(places)]:
         row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed and "seed" in run.coords else {}
         row["status"] = ", ".join(dict.fromkeys(ended[place] for place in some if place < len(ended)))
+        if marked := _not_finite(run.isel(seed=some)) if each_seed else str(run.attrs.get("nonfinite", "")):
+            row["status"] += f"; not finite: {marked}"
         row["time"] = float(run["time"].values[-1]) if run.sizes.get("time") else math.nan
         rows.append(row | last_values(run.isel(seed=some)))
     return rows
+
+
+def _not_finite(run: xr.Dataset) -> str:
+    numbers = {str(name): one.values for name, one in run.data_vars.items() if one.dtype.kind in "fc"}
+    return ", ".join(name for name, values in numbers.items() if not np.isfinite(values).all())
 
 
 def last_values(run: xr.Dataset) -> dict[str, float]:
