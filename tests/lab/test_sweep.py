@@ -318,7 +318,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert command("run", "a.toml") == 2
     for words, sentence in {
         ("sweep", "a.toml", "--set", "flow.raet=1"): "flow: there is no option 'raet'. Did you mean 'rate'?",
-        ("sweep", "a.toml", "--set", "sedd=1"): "There is no field 'sedd' in a recipe. Did you mean 'seed'?",
+        ("sweep", "a.toml", "--set", "dtpye=1"): "There is no field 'dtpye' in a recipe. Did you mean 'dtype'?",
         ("sweep", "a.toml", "--set", "flow.rate=[]"): "a.toml: flow.rate: the list is empty",
         ("sweep", "b.toml"): "There is no recipe at 'b.toml'",
         ("sweep", "a.toml", "--limit", "1"): "2 points, more than the limit of 1",

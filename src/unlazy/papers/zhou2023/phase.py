@@ -121,8 +121,9 @@ class PhaseMap(Panel):
         "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
         "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
         f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
-        "γ > 1; the dashed line is γ = 1, black lines are a share of one half and a change of 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
-        f"condense where that is large. {STAND_IN}."
+        "γ > 1. The dashed line is γ = 1; black lines are a share of one half and a change of 1. In the linear flow "
+        "the change depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels condense where that is large. "
+        f"{STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
