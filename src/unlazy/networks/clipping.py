@@ -43,8 +43,10 @@ class Pulls(NamedTuple):
     bias: Float[Array, "m n"]  # ... on r_2
 
 
-def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds) -> None:
+def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds | None) -> None:
     """Refuse bounds that are none, and networks that are not the learner of eq. 1."""
+    if clip is None:
+        return
     if len(clip) != 3 or not all(bound > 0 for bound in clip):
         raise UserError(f"Clipping takes three positive bounds, of v_1, v_2 and r_2, not {clip}: try (d, d**3, 1).")
     if not is_learner(blocks):
