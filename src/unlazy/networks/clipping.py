@@ -15,12 +15,13 @@ length of a pull on v_1 is |u| √(3 (v·x)² + |v|² |x|²) where v·x > 0, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._types import Outputs
 from unlazy.activations import Relu
@@ -28,7 +29,8 @@ from unlazy.losses import Loss
 from unlazy.networks.blocks import AbstractBlock, Block, Inputs, lengths, raw_columns
 from unlazy.networks.limits import SphericalLimit, slopes, sphere_mean
 
-Bounds = tuple[float, float, float]  # R_v1, R_v2, R_r2
+Bound = Annotated[float, MAY_BE_INFINITE]
+Bounds = tuple[Bound, Bound, Bound]  # R_v1, R_v2, R_r2
 First = Block | SphericalLimit
 
 

@@ -111,7 +111,7 @@ class MeanFieldStack(Network):
         amplitude: Law | tuple[Law, ...] | None = None,
         offset: Law | tuple[Law, ...] | None = None,
         skip: bool = False,
-        clip: tuple[float, float, float] | None = None,
+        clip: Bounds | None = None,
         key: PRNGKey | int,
     ) -> None:
         ends, options = (inputs, ranks, outputs), (train, activation, features, bias, amplitude, offset)
