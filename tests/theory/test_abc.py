@@ -264,9 +264,9 @@ def test_bad_exponents_are_named():
         Parameterisation((0, 0), (0, 0), 0, "lion")
 
 
-# Everett et al. 2024, where every update is aligned with its input: the rates m^(-c) at which each layer's own update
-# moves its outputs by order 1. For Adam, ΔW has entries of order m^(-a-c), and m of them add up; for SGD the entries
-# have the size of the gradient besides, m^(-a) times that of ∂f/∂h.
+# Derived by hand for updates that are aligned with their inputs, an assumption that Everett et al. 2024 discuss: the
+# rates m^(-c) at which each layer's own update moves its outputs by order 1. For Adam, ΔW has entries of order
+# m^(-a-c), and m of them add up; for SGD the entries have the size of the gradient besides, m^(-a) times ∂f/∂h.
 LARGEST_RATES = {
     "standard": ((0, 0, 0), (0, 0.5, 0.5), {"adam": (0, 1, 1), "sgd": (-0.5, 0.5, 1)}),
     "NTK": ((0, 0.5, 0.5), (0, 0, 0), {"adam": (0, 0.5, 0.5), "sgd": (-0.5, -0.5, 0)}),
@@ -328,7 +328,9 @@ def convolved(given, m, seed, rate=0.02, steps=2):
     return [size(start[i]) for i in (1, 3, 5)], [size(after[i] - start[i]) for i in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("given", [abc.neural_tangent(2), abc.maximal_update(2, "adam")], ids=["NTK", "μP, Adam"])
+@pytest.mark.parametrize(
+    "given", [abc.neural_tangent(2), abc.maximal_update(2, "adam")], ids=["NTK", "maximal update, Adam"]
+)
 def test_channels_of_a_convolution_are_its_width(given):
     widths = (64, 128, 256)
     # The size of 16 outputs on 4 samples varies by about 13 % from draw to draw: over 12 seeds the slope by 0.04.

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 import unlazy
-from unlazy._errors import UserError
+from unlazy._errors import Notice, UserError
 
 if TYPE_CHECKING:
     from unlazy.lab import Lab
@@ -43,8 +43,10 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
 
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
+Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
@@ -70,6 +72,22 @@ def search(folder: Path) -> None:
     if place not in sys.path:
         sys.path.append(place)
         invalidate_caches()
+
+
+@contextmanager
+def printed_notices() -> Iterator[None]:
+    """Print a line for each `Notice` that is given as a warning."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if issubclass(category, Notice):
+                screen.print(f"unlazy: {message}", markup=False, highlight=False, soft_wrap=True)
+            else:
+                usual(message, category, *rest, **named)
+
+        warnings.showwarning = say
+        yield
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy._errors import UserError, article, short
+from unlazy._errors import UserError
 from unlazy._files import atomic_write
 from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
@@ -31,17 +31,17 @@ from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
+from unlazy.flows import _finite
+from unlazy.flows._arguments import Times, check_types, checked_times
 from unlazy.flows.state import State, Status, check_steps, failed
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
-from unlazy.losses import Loss
 from unlazy.networks import Network, split_trained, with_fields
-from unlazy.probes.observation import Observation, Observe
+from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
 
 Probes = Sequence[Observe | str] | Mapping[str, Observe | str] | Observe | str  # a name is resolved by the registry
-Times = Sequence[float] | np.ndarray
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
@@ -51,7 +51,6 @@ _SLICE_SECONDS = 0.5  # how long compiled code may run before it reports and han
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads do not help
-_GROWN = 10.0  # times 1 + the largest parameter at the start: from there on outputs may overflow, even of deep networks
 
 
 class OtherRunError(UserError):
@@ -84,6 +83,8 @@ class Driver:
         The results of the probes that are evaluated only at the end.
     snapshots
         The indices of save times at which the trained parameters are recorded too.
+    before, recorded
+        The states before the last slice of work, and at the last save time.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Driver:
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
         if underway and np.size(times) and np.ravel(times)[0] != target:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
-        asked = _checked_times(times, target)
+        asked = checked_times(times, target)
         counts, reached = method.plan(np.concatenate([[target], asked]))
         if jnp.issubdtype(state.remaining.dtype, jnp.integer):
             check_steps(counts, asked[-1])
@@ -118,7 +119,7 @@ class Driver:
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
-        self._before = self._recorded = self.state  # the states before the last slice, and at the last save time
+        self.before = self.recorded = self.state
 
     @classmethod
     def begin(
@@ -144,7 +145,7 @@ class Driver:
         if not networks or not len(networks) == len(data) == len(keys):
             raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
         for network, one in zip(networks, data, strict=True):
-            _check_types(flow, network, one)
+            check_types(flow, network, one)
         method = flow.resolve(networks[0], data[0])
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for network, one in zip(networks, data, strict=True):
@@ -225,63 +226,23 @@ class Driver:
         return amount
 
     def _advance(self, budget: int) -> None:
-        self._before, state = self.state, self._after(self.state, budget)
+        self.before, state = self.state, self.after(self.state, budget)
         self.run_state = with_fields(self.run_state, state=state)
-        self._step_back(np.logical_not(self._finite(state)))
+        _finite.step_back(self, np.logical_not(_finite.finite(self, state)))
 
-    def _after(self, state: State, steps: int) -> State:
+    def after(self, state: State, steps: int) -> State:
+        """Return the state some steps after another one, or where the run reaches its save time or ends."""
         run, most = self.run_state, jnp.asarray(steps, jnp.int32)
         advanced = compiled.advance_runs(self.method, state, run.frozen, run.data, most, self.batching)
         return jax.block_until_ready(advanced)
 
-    # ---------------------------------------------------------------- numbers that are not finite
-
-    def _finite(self, state: State) -> np.ndarray:
-        """Whether all trained parameters are finite, for each run."""
-        return self._of_each(state.trained, np.isfinite, np.all)
-
-    def _of_each(self, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> np.ndarray:
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array_like(leaf)]
-        first = 0 if self.batching == "one" else 1
-        found = [reduce(function(leaf), axis=tuple(range(first, leaf.ndim))) for leaf in leaves]
-        return np.asarray(reduce(np.stack(found), axis=0))
-
-    def _overflows(self, state: State, observed: PyTree) -> np.ndarray:
-        """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
-        at_start, now = (self._of_each(tree, np.abs, np.max) for tree in (self.run_state.first, state.trained))
-        quiet = self._of_each(observed, np.isfinite, np.all) if jax.tree.leaves(observed) else np.ones_like(now, bool)
-        running = np.asarray(np.asarray(state.code) == 0)
-        if not np.any(running & (~quiet | (now > _GROWN * (1 + at_start)))):
-            return np.zeros_like(running)
-        return np.asarray(running & ~self._sound(state))
-
-    def _sound(self, state: State) -> np.ndarray:
-        loss = self._evaluated(compiled.observe_runs, state.trained, {"": _loss_now})[""]
-        return np.asarray(self._finite(state) & np.isfinite(np.asarray(loss)))
-
-    def _step_back(self, bad: Any) -> None:
-        """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there."""
-        for index in np.argwhere(bad):
-            place = tuple(index)
-            counts = [np.asarray(one.steps + one.rejected)[place] for one in (self._before, self.state)]
-            low, high = 0, int(counts[1] - counts[0])
-            while high - low > 1:  # the same steps again, fewer of them: bisection
-                middle = (low + high) // 2
-                low, high = (middle, high) if self._sound(self._after(self._before, middle))[place] else (low, middle)
-            found = self._after(self._before, low) if low else self._before
-            found = found if self._sound(found)[place] else self._recorded
-            found = with_fields(found, code=jnp.full_like(found.code, Status.not_finite.code))
-            if place:
-                found = jax.tree.map(lambda all_, one, at=place[0]: all_.at[at].set(one[at]), self.state, found)
-            self.run_state = with_fields(self.run_state, state=found)
-
     def _record(self, check: bool = False) -> None:
         observed = self.observe(self.state.trained, self._timed)
         if check:
-            self._step_back(self._overflows(self.state, observed))
+            _finite.step_back(self, _finite.overflows(self, self.state, observed))
             if np.all(failed(self.state.code)):
                 return
-            self._recorded = self.state
+            self.recorded = self.state
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
@@ -311,16 +272,16 @@ class Driver:
         if [*map(id, probes.values())] != [*map(id, self._last_probes)]:
             self._last_probes, needed = list(probes.values()), self._traced(probes)[1]
             first = self.run_state.first
-            self._at_start = [(one, self._evaluated(compiled.observe_runs, first, {"": one})[""]) for one in needed]
-        return jax.tree.map(np.asarray, self._evaluated(compiled.observe_runs, trained, probes, self._at_start))
+            self._at_start = [(one, self.evaluate(compiled.observe_runs, first, {"": one})[""]) for one in needed]
+        return jax.tree.map(np.asarray, self.evaluate(compiled.observe_runs, trained, probes, self._at_start))
 
     def _traced(self, probes: Mapping[str, Observe]) -> tuple[dict[str, PyTree], list[Observe]]:
         """Trace probes abstractly: the shapes of their results, and the probes whose values at the start they need."""
         requested: list[Observe] = []
         trace = functools.partial(eqx.filter_eval_shape, functools.partial(compiled.observed, requested=requested))
-        return self._evaluated(trace, self.state.trained, probes), requested
+        return self.evaluate(trace, self.state.trained, probes), requested
 
-    def _evaluated(
+    def evaluate(
         self, evaluate: Callable[..., Any], trained: PyTree, probes: Mapping[str, Observe], known: Sequence[Any] = ()
     ) -> dict[str, PyTree]:
         run = self.run_state
@@ -409,46 +370,8 @@ class Driver:
         )
         self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
         self.run_state = with_fields(self.run_state, state=state, target=header["target"])
-        self._before = self._recorded = state
+        self.before = self.recorded = state
         return self
-
-
-def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
-    """Reject what is not a network, data set or loss, and data that are not finite."""
-    for what, given, wanted, advice in (
-        ("network", network, Network, "make one of unlazy.networks, or wrap your own model by unlazy.wrap(model)"),
-        ("data set", data, Dataset, "make one with unlazy.Dataset(x, y)"),
-        ("loss", flow.loss, Loss, "give one of unlazy.losses, its name, or a function of outputs and targets"),
-    ):
-        if not isinstance(given, wanted):
-            raise UserError(
-                f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
-            )
-    for leaf in jax.tree.leaves(split_trained(network)[0]):
-        if leaf.dtype not in (jnp.float32, jnp.float64):
-            raise UserError(
-                f"The {type(network).__name__} has trained parameters of type {leaf.dtype}, and flows compute in "
-                "float32 and float64: convert the model to one of these."
-            )
-    data.check()
-
-
-def _loss_now(obs: Observation) -> Any:
-    return obs.loss(obs.outputs, obs.data.y, obs.data.weight)
-
-
-def _checked_times(times: Times, since: float) -> np.ndarray:
-    try:
-        asked = np.asarray(times, dtype=float)
-    except (TypeError, ValueError):
-        raise UserError(
-            f"times = {short(times)} is not a list of numbers: give increasing times, as [0, 1, 10]."
-        ) from None
-    if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
-        raise UserError(f"Times must be a list of finite, increasing numbers, not {short(times)}.")
-    if asked[0] < since:
-        raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
-    return asked
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:

@@ -239,14 +239,17 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
         raise UserError("There are no trajectories: give at least one.")
     longest = max(each, key=lambda one: len(one.times))
     for one in each:
-        if set(one.observed) != set(longest.observed) or not np.array_equal(one.times, longest.times[: len(one.times)]):
+        other = len(one.times) > 0 and set(one.observed) != set(longest.observed)  # nothing may have been observed
+        if other or not np.array_equal(one.times, longest.times[: len(one.times)]):
             raise UserError("These trajectories have different probes or times: convert them one by one.")
     late = at_end(longest)
     variables: dict[str, Any] = {}
     columns = [flat(one.observed) for one in each]
     for name in flat(longest.observed):
         first = ("seed",) if name.partition(".")[0] in late else ("seed", "time")
-        parts = [column[name] for column in columns]
+        like = flat(longest.observed)[name]
+        nothing = np.full_like(like, np.nan, dtype=float) if len(first) == 1 else like[:0]
+        parts = [column.get(name, nothing) for column in columns]
         values = np.stack(parts if len(first) == 1 else [_filled(part, len(longest.times)) for part in parts])
         variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
     numbers = list(range(len(each))) if seeds is None else [int(seed) for seed in seeds]

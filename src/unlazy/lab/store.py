@@ -9,25 +9,25 @@ and renamed when it is complete, and has checksums that are verified on reading.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError
-from unlazy._files import CHECKSUM, checksum, labelled, probe_names, recipe_table, writable, write, writing
+from unlazy._files import labelled, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
 from unlazy.flows.trajectory import nonfinite
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
+from unlazy.lab.stored import read_run, statuses
 from unlazy.lab.tracks import Parts, Track
+
+__all__ = ["Store", "assemble", "read_run", "statuses"]
 
 LIVE = ".live.json"  # the suffix of the note of a run in progress
 _LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
@@ -182,106 +182,3 @@ def nested(flat: Parts) -> Any:
         return flat[()]
     names = dict.fromkeys(path[0] for path in flat)
     return {name: nested({path[1:]: leaf for path, leaf in flat.items() if path[0] == name}) for name in names}
-
-
-def read_run(path: Path) -> xr.Dataset:
-    """Open a stored run.
-
-    Parameters
-    ----------
-    path
-        A file (.nc) of a store.
-
-    Returns
-    -------
-    xarray.Dataset
-        What the probes observed, with dimensions seed and time.
-
-    Raises
-    ------
-    UserError
-        If the file is damaged, was edited, or was not written by unlazy.
-    """
-    again = "delete it and run the recipe again."
-    try:
-        _refuse_links(path)
-        with xr.open_dataset(path, engine="h5netcdf") as stored:
-            run = stored.load()
-    except FileNotFoundError:
-        raise UserError(f"There is no stored run at '{path}'.") from None
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
-        raise UserError(
-            f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short; {again}"
-        ) from None
-    if CHECKSUM not in run.attrs:
-        if "recipe" in run.attrs:
-            raise UserError(f"'{path}' was stored by a version of unlazy that wrote no checksums: {again}")
-        raise UserError(f"'{path}' is not a run stored by unlazy: move it away.")
-    if run.attrs[CHECKSUM] != checksum(run):
-        raise UserError(f"'{path}' was changed or damaged after it was stored (its checksum is wrong): {again}")
-    return run
-
-
-def _refuse_links(path: Path) -> None:
-    """Refuse a file whose arrays are in other files, or are declared to be much larger than the file is."""
-    size = path.stat().st_size
-
-    def check(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual or item.nbytes > 1100 * size):
-            raise ValueError(name)
-
-    with h5py.File(path, "r") as file:
-        file.visititems(check)
-
-
-def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = False) -> list[dict[str, Any]]:
-    """Return one row for each stored run, or for each of its seeds; see `Lab.table`."""
-    runs = {path: read_run(path) for path in paths}
-    settings = {path: _settings(run) for path, run in runs.items()}
-    names = list(dict.fromkeys(name for one in settings.values() for name in one))
-    if differing:
-        names = [name for name in names if len({repr(one.get(name)) for one in settings.values()}) > 1]
-    rows = []
-    for path, run in runs.items():
-        head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
-        head |= {name: settings[path].get(name) for name in names}
-        places, ended = range(run.sizes["seed"]), statuses(run)
-        for some in [[place] for place in places] if each_seed else [list(places)]:
-            seed = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
-            status = ", ".join(dict.fromkeys(ended[place] for place in some))
-            marked = nonfinite(run.isel(seed=some).data_vars) if each_seed else str(run.attrs.get("nonfinite", ""))
-            status += f"; not finite: {', '.join(marked) if each_seed else marked}" if marked else ""
-            last = {"status": status, "time": float(run["time"].values[-1])} | _last(run.isel(seed=some))
-            rows.append(head | seed | last)
-    return rows
-
-
-def _settings(run: xr.Dataset) -> dict[str, Any]:
-    recipe = recipe_table(run.attrs.get("recipe"))
-    found: dict[str, Any] = {}
-    for name, value in recipe.items():
-        if name == "probes":
-            found[name] = ", ".join(probe_names(recipe))
-        elif name in ("data", "network", "flow"):
-            found |= _flat({"kind": value} if isinstance(value, str) else value, name)
-        elif name != "name":
-            found |= _flat(value, name)
-    return found
-
-
-def _flat(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {name: json.dumps(value) if isinstance(value, list) else value}
-    return {key: leaf for part, one in value.items() for key, leaf in _flat(one, f"{name}.{part}").items()}
-
-
-def statuses(run: xr.Dataset) -> list[str]:
-    """Return the status with which each seed of a stored run ended."""
-    return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
-
-
-def _last(run: xr.Dataset) -> dict[str, float]:
-    """Return the last value of every quantity that is one number per seed, as a mean over seeds."""
-    scalars = (("seed", "time"), ("seed",))
-    ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}
-    return {name: float(np.mean(values[:, -1] if values.ndim == 2 else values)) for name, values in ends.items()}

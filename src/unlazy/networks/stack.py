@@ -111,7 +111,7 @@ class MeanFieldStack(Network):
         amplitude: Law | tuple[Law, ...] | None = None,
         offset: Law | tuple[Law, ...] | None = None,
         skip: bool = False,
-        clip: tuple[float, float, float] | None = None,
+        clip: Bounds | None = None,
         key: PRNGKey | int,
     ) -> None:
         ends, options = (inputs, ranks, outputs), (train, activation, features, bias, amplitude, offset)
@@ -119,8 +119,7 @@ class MeanFieldStack(Network):
         self.blocks, self.scalar, self.clip = blocks, outputs is None, clip
         if not jax.tree.leaves(split_trained(self)[0]) and not isinstance(blocks[0], Limit):
             raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
-        if clip is not None:
-            check_clip(blocks, clip)
+        check_clip(blocks, clip)
 
     @property
     def depth(self) -> int:
@@ -281,8 +280,7 @@ class MeanFieldStack(Network):
 
     def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
         """Return what is trained of each neuron, by block; nothing of blocks without trained neurons."""
-        blocks = enumerate(self.restore().blocks)
-        rows = {name(level): block.rows() for level, block in blocks if isinstance(block, Block)}
+        rows = {name(i): block.rows() for i, block in enumerate(self.restore().blocks) if isinstance(block, Block)}
         return {layer: values for layer, values in rows.items() if values is not None}
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:

@@ -1,4 +1,4 @@
-"""Diagnoses of models, coordinate checks and searches of learning rates, read from the files that they write."""
+"""Diagnoses, coordinate checks, searches of learning rates and phase diagrams, read from the files they write."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import Any
 
 from unlazy._errors import UserError
 
-_KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
+_KINDS = {
+    "diagnosis": "Regime",
+    "coordinate check": "Coordinate check",
+    "rate transfer": "Best learning rate",
+    "phase diagram": "Phase diagram",
+}
 _POWERS = "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents."
 _CAPTIONS = {
     "diagnosis": _POWERS,
     "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
     "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
+    "phase diagram": "A cell is one run; the line is the boundary.",
 }
 
 
