@@ -243,7 +243,7 @@ def convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
         raise UserError(f"{where}: {short(value)} is not a function: name one as 'package.module:function'.")
     if nothing_plain:
         raise UserError(f"{where}: this cannot be written in a recipe, only in Python: leave it out.")
-    if float in plain or any(float in typing.get_args(choice) for choice in plain):
+    if any(map(_has_numbers, plain)):
         value = _numbers(value)
     try:
         return msgspec.convert(value, typing.Union[tuple(plain)])  # noqa: UP007
@@ -261,6 +261,11 @@ def right_kind(kinds: list[type], value: str | dict[str, Any]) -> type:
             if found is not None and _registry.makes(found, kind):
                 return kind
     return kinds[0]
+
+
+def _has_numbers(hint: Any) -> bool:
+    """Whether a type is that of numbers, or has them as parts: in lists, or with annotations."""
+    return hint is float or any(map(_has_numbers, typing.get_args(hint)))
 
 
 def _numbers(value: Any) -> Any:
