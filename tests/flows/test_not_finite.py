@@ -88,7 +88,7 @@ def test_the_last_finite_state_is_the_one_before_the_overflow():
 
 
 def test_one_seed_that_overflows_leaves_the_others_as_they_are():
-    calm, wild = net(1), net(2, readout=1e100)
+    calm, wild = net(1, activation="relu"), net(2, activation="relu", readout=1e100)
     alone = Descent(rate=0.5)(calm, DATA, [0, 1, 2], ["train-loss"])
     first, second = Descent(rate=0.5).over_seeds([calm, wild], DATA, [0, 1, 2], ["train-loss"])
     assert first.status is Status.finished
@@ -96,7 +96,9 @@ def test_one_seed_that_overflows_leaves_the_others_as_they_are():
     assert second.status is Status.not_finite
     assert len(second.times) < 3
     assert is_finite(second.final)
-    lost = Descent(rate=0.5).over_seeds([calm, net(3, readout=1e160)], DATA, [0, 1], ["train-loss"])[1]
+    lost = Descent(rate=0.5).over_seeds([calm, net(3, activation="relu", readout=1e160)], DATA, [0, 1], ["train-loss"])[
+        1
+    ]
     assert (lost.status, len(lost.times)) == (Status.not_finite, 0)  # its loss at the start is infinite already
     assert np.isnan(to_xarray([alone, lost])["train-loss"].values[1]).all()
     joined = to_xarray([first, second])

@@ -284,6 +284,7 @@ class Driver:
     def evaluate(
         self, evaluate: Callable[..., Any], trained: PyTree, probes: Mapping[str, Observe], known: Sequence[Any] = ()
     ) -> dict[str, PyTree]:
+        """Evaluate, or trace, probes with the given trained parameters; ``known`` are their values at the start."""
         run = self.run_state
         given = (trained, run.first, run.frozen, run.data, run.raw)
         return evaluate(dict(probes), list(known), *given, self.method.loss, self.batching)
