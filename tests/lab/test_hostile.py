@@ -185,20 +185,10 @@ def test_one_bad_file_does_not_spoil_a_table(tmp_path, table):
         assert [row["name"] for row in lab.table()] == ["tiny"]
 
 
-def test_a_full_disk_that_takes_nothing_says_both(tmp_path, table, full_disk, monkeypatch):
+def test_a_full_disk_that_takes_nothing_says_both(tmp_path, table, monkeypatch):
     lab = Lab(tmp_path)
     lab.run(parse(table))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    from unlazy.lab.work import Worker
-
-    work = Worker.work
-
-    def late(self):
-        with full_disk():
-            pass
-        return work(self)
-
-    monkeypatch.setattr(Worker, "work", late)
     monkeypatch.setattr("unlazy.lab.store.tracks.save", _no_space)
     monkeypatch.setattr("unlazy.flows.driver.Driver.save", _no_space)
     with pytest.raises(
