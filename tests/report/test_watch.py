@@ -4,6 +4,7 @@ import hashlib
 import http.client
 import json
 import os
+import subprocess
 import threading
 import time
 
@@ -242,12 +243,10 @@ def test_a_folder_that_goes_is_said(tmp_path, served):
 
 @pytest.mark.parametrize("how", ["its process has ended", "it is silent for long"])
 def test_a_run_whose_process_was_killed_is_not_running(tmp_path, how):
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+    with subprocess.Popen(["true"]) as ended:
+        pass
     process = claims.this_process()
-    path = note(tmp_path, process=process | {"pid": child} if how.startswith("its") else {})
+    path = note(tmp_path, process=process | {"pid": ended.pid} if how.startswith("its") else {})
     if how.startswith("it is"):
         os.utime(path, (1000.0, 1000.0))
     (job,) = jobs(tmp_path)

@@ -101,6 +101,7 @@ def printed_notices() -> Iterator[None]:
                 usual(message, category, *rest, **named)
 
         warnings.showwarning = say
+        warnings.simplefilter("default", Notice)
         yield
 
 
