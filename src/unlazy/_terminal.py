@@ -47,6 +47,29 @@ def print_rows(rows: list[dict[str, Any]], columns: dict[str, str], as_json: boo
         print_table(list(columns.values()), [[row[name] for name in columns] for row in rows])
 
 
+def print_settings(rows: list[dict[str, Any]], hide: bool) -> None:
+    """Print rows of one kind as a table, with the columns that are the same in all rows above it, or not at all.
+
+    Parameters
+    ----------
+    rows
+        The rows, all with the same keys.
+    hide
+        Whether not to print what is the same in all rows.
+    """
+    same = [name for name in rows[0] if len(rows) > 1 and len({repr(row[name]) for row in rows}) == 1]
+    shown = [name for name in rows[0] if name not in same and not (name == "run" and len(rows) > 1)]
+    if same and not hide:
+        cells = {name: _cell(rows[0][name]) for name in same if rows[0][name] is not None}
+        common = ", ".join(f"{name} = {cell if len(cell) <= 60 else f'{cell[:57]}...'}" for name, cell in cells.items())
+        Console().print(Text(f"All {len(rows)} rows: {common}", "dim"))
+    print_table(shown, [[_cell(row[name]) for name in shown] for row in rows])
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def progress_bars(console: Console | None = None, **options: Any) -> Bars:
     """Return progress bars on a console, or on standard error; each task has a field ``note`` for a few words."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

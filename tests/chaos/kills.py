@@ -123,7 +123,7 @@ def _writers(count, seed, place, wrong):
     for _ in range(count):
         (folder / "run.nc").unlink(missing_ok=True)
         number = chance.choice(SIGNALS)
-        ended = finish(start(forever, folder), Limits(), (number, chance.uniform(0.02, 0.25)))
+        ended = finish(start(forever, folder), Limits(), (number, chance.uniform(0.02, 1.0)))
         tally["trials"] += 1
         tally[number.name] += 1
         tally["stopped"] += 1

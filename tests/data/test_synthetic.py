@@ -102,10 +102,10 @@ def test_two_sided_step_is_two_samples():
 
 @pytest.mark.parametrize(("make", "option"), [(cosine, "frequency"), (chirp, "f1"), (chirp, "f2")])
 def test_a_frequency_must_be_finite(make, option, key):
-    with pytest.raises(UserError, match=f"{option} = nan is out of range"):
+    with pytest.raises(UserError, match=f"{option} = nan is not a finite number"):
         make(**{option: float("nan")}, key=key)
 
 
 def test_the_amplitude_must_be_finite():
-    with pytest.raises(UserError, match="amplitude = inf is out of range"):
+    with pytest.raises(UserError, match="amplitude = inf is not a finite number"):
         two_sided_step(amplitude=float("inf"))

@@ -390,7 +390,7 @@ def test_cross_entropy_classifies(data):
     ("options", "message"),
     [
         ({"rate": 0.0}, "learning rate"),
-        ({"rate": np.nan}, "learning rate"),
+        ({"rate": np.nan}, "rate = nan"),
         ({"batch": 0}, "at least one sample"),
         ({"clip_norm": -1.0}, "clip_norm must be positive"),
         ({"clip_sample": 0.0}, "clip_sample must be positive"),

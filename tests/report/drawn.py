@@ -8,6 +8,7 @@ from made_up import random_labels
 from unlazy.figures import canvas
 from unlazy.papers import Claim, Panel
 
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
 HOSTILE = "<script>alert('1')</script> id=\"x\" url(#x) & 'single' </style></pre><!-- ]]> {{ 7 * 7 }} {% raw %} ½σ"
 
 

@@ -4,12 +4,12 @@ Where Chromium or Playwright is missing, these tests say so and what they did no
 """
 
 import re
-import shutil
 import threading
 
 import msgspec
 import numpy as np
 import pytest
+from drawn import DESKTOP, PHONE
 
 from made_up import Ready, filmed, random_labels, stored_run
 from unlazy.lab import Note, keep, parse, read_run
@@ -17,24 +17,8 @@ from unlazy.papers import chen2022
 from unlazy.report import gather, reproduce, write_report
 from unlazy.report.watch import make_server
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = '<script>window.bad=1</script><img src=x onerror="window.bad=2">\'"&</style></title>{{7*7}} \N{PILE OF POO}‮'
 pytestmark = pytest.mark.slow  # a browser is opened
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
-NOT_RUN = (
-    "so the report was not opened in a browser: figures, sliders, themes, accessibility and print were not looked at"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not here, {NOT_RUN}")
-    if CHROMIUM is None:
-        pytest.skip(f"Chromium is not here, {NOT_RUN}: install the system's package `chromium`.")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 class Drawn(type(chen2022.fig1)):
@@ -85,34 +69,6 @@ def report(tmp_path_factory):
     stored_run(folder, HOSTILE)
     stored_run(folder, "x" * 10_000, seeds=3)
     return write_report(gather([folder]), folder / "report.html")
-
-
-@pytest.fixture
-def opened(browser, report):
-    """Open the report, and fail at the end if it complained, asked for anything, or hostile text did something."""
-    seen, contexts = [], []
-
-    def open_(viewport=DESKTOP, path=report, **options):
-        context = browser.new_context(viewport=viewport, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: seen.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: seen.append(str(error)))
-        page.on("dialog", lambda dialog: seen.append(dialog.message))
-        page.on("request", lambda request: seen.append(request.url) if _outside(request.url, path) else None)
-        page.goto(path.as_uri())
-        if options.get("java_script_enabled", True):
-            assert page.evaluate("window.bad") is None
-        return page
-
-    yield open_
-    for context in contexts:
-        context.close()
-    assert seen == []
-
-
-def _outside(url, path):
-    return url != path.as_uri() and not url.startswith((f"{path.as_uri()}#", "data:"))
 
 
 def test_every_figure_is_visible(opened):

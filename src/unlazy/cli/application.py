@@ -17,10 +17,10 @@ from rich.console import Console
 
 import unlazy
 from unlazy._errors import Notice, UserError
-from unlazy._signals import deferred, note_progress
+from unlazy._signals import deferred
 
 if TYPE_CHECKING:
-    from unlazy.lab import Lab, Recipe
+    from unlazy.lab import Lab
 
 P = ParamSpec("P")
 
@@ -48,8 +48,10 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
 
 
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
+Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN = 0, 1, 2, 3
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
@@ -112,9 +114,4 @@ def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
     from unlazy.report.terminal import telling
 
     with telling(screen) as tell:
-
-        def told(recipe: Recipe, share: float, note: str) -> None:
-            note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
-            tell(recipe, share, note)
-
-        yield Lab(out, told, fresh, **settings)
+        yield Lab(out, tell, fresh, **settings)

@@ -15,6 +15,7 @@ from unlazy.cli.application import (
     Fresh,
     Json,
     Out,
+    Set,
     app,
     begin,
     count,
@@ -69,6 +70,7 @@ def reproduce(
     workers: Annotated[int, Parameter(converter=count)] = 1,
     out: Out = Path("runs"),
     fresh: Fresh = False,
+    stored: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Json = False,
 ) -> int:
     """Reproduce a figure of a paper and check the paper's claims about it.
@@ -91,16 +93,29 @@ def reproduce(
         Folder of stored results. Results that are already there are not computed again.
     fresh
         Compute everything again.
+    stored
+        Judge and draw stored results again, by the claims of this version, and compute none. Panels whose results are
+        not all stored are left out.
     json
         Print one JSON object per panel instead of a table.
     """
+    if stored and fresh:
+        raise UserError("--stored computes nothing and --fresh everything: choose one of them.")
     begin()
     from unlazy.papers import choose
+    from unlazy.report import is_stored
     from unlazy.report import reproduce as run
     from unlazy.report.terminal import print_records
 
     chosen = choose(panel)
     with in_lab(out, fresh) as lab:
+        if stored:
+            missing = [one.key for one in chosen if not is_stored(one, scale, lab, seeds)]
+            chosen = [one for one in chosen if one.key not in missing]
+            if not chosen:
+                raise UserError(f"The results of {', '.join(missing)} at {scale} scale are not all in '{out}'.")
+            if missing:
+                screen.print(f"Not all results are in '{out}', left out: {', '.join(missing)}.")
         done = [run(one, scale, lab, seeds, workers) for one in chosen]
     print_records(done, json)
     if not json:
@@ -115,6 +130,7 @@ def run(
     recipe: Path,
     /,
     *more: Path,
+    set: Set = (),
     workers: Annotated[int, Parameter(converter=count)] = 1,
     out: Out = Path("runs"),
     fresh: Fresh = False,
@@ -133,6 +149,8 @@ def run(
         The TOML file of the recipe. The folder `examples` has some to start from.
     more
         Further recipes.
+    set
+        Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated.
     workers
         Number of processes that share the work; each gets an equal share of the cores.
     out
@@ -147,10 +165,11 @@ def run(
     files = list(dict.fromkeys((recipe, *more)))  # a file that is given twice is run once
     for path in files:
         must_exist(path)
-    from unlazy.lab import read
+    from unlazy.lab import parse_setting, read
     from unlazy.report.terminal import print_runs
 
-    wanted = [read(path) for path in files]
+    settings = [parse_setting(one) for one in set]
+    wanted = [read(path, settings) for path in files]
     begin()
     with in_lab(out, fresh, snapshots=snapshots) as lab:
         if len(wanted) == 1:

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from unlazy._errors import UserError
-from unlazy._files import writable
+from unlazy._files import atomic_write, writable, writing
 from unlazy._signals import deferred
-from unlazy._terminal import print_json
-from unlazy.cli.application import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
+from unlazy._terminal import print_json, print_settings
+from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Out, app, begin, in_lab, printed_notices
 
 Format = Literal["svg", "pdf", "csv"]
 FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
@@ -37,9 +37,72 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
     from unlazy.report import gather, write_report
     from unlazy.report.terminal import print_report
 
-    contents = gather(runs or (Path("runs"),))
+    with printed_notices():
+        contents = gather(runs or (Path("runs"),))
     print_report(contents, write_report(contents, to), json)
     return CLAIM_FAILED if any(record.fails for record in contents.records) else OK
+
+
+@app.command
+def table(
+    *runs: Path,
+    csv: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    each_seed: Flag = False,
+    differing: Flag = False,
+    probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    json: Json = False,
+) -> int:
+    """List stored runs in a table: their settings, how they ended, and the last value of every probe.
+
+    Nothing is computed. The table on the terminal has a row for each run, with the settings in which the runs differ;
+    what they have in common is above it. Files have all settings and all digits:
+
+        unlazy table runs --csv runs.csv
+
+        unlazy table runs/widths-0123456789ab.sweep.json --probe train-loss --each-seed --csv - | head
+
+    A run that cannot be read is named and left out. A value is the mean over the seeds of a run unless --each-seed is
+    given, and nan if any of them is not finite. In Python, `Lab("runs").table()` returns the same rows and
+    `Lab("runs").gather(...)` all times of a sweep.
+
+    Parameters
+    ----------
+    runs
+        Stored runs (.nc), folders of them, or sweeps (.sweep.json); the folder `runs` if omitted.
+    csv
+        Write the table to this file as comma-separated values; `-` is the terminal, or what follows a pipe.
+    each_seed
+        A row for each seed instead of each run.
+    differing
+        Only those settings in which the runs differ.
+    probe
+        A probe to list, such as `train-loss`, or `kernel` for all its parts; repeat the option for several. All that
+        have one number per seed if omitted.
+    json
+        Print JSON instead: a list of objects, in which null is a value that is missing or not finite.
+    """
+    if csv is not None and json:
+        raise UserError("--csv and --json are two forms of the same table: give one of them.")
+    if csv is not None and str(csv).startswith("--"):
+        raise UserError(f"--csv needs the name of a file, or - for standard output, before {csv}.")
+    if csv is not None and csv.is_dir():
+        raise UserError(f"The table cannot be written to '{csv}', which is a folder: give the name of a file, or -.")
+    from unlazy.lab.table import as_csv, as_plain, files
+    from unlazy.lab.table import table as make
+
+    with printed_notices():
+        rows = make(files(runs or (Path("runs"),)), each_seed=each_seed, differing=differing, probes=probe)
+    if json:
+        print_json(as_plain(rows))
+    elif csv is None:
+        print_settings(rows, hide=differing)
+    elif str(csv) == "-":
+        print(as_csv(rows), end="")
+    else:
+        with writing("The table", csv, "choose another file"), atomic_write(csv) as temporary:
+            temporary.write_text(as_csv(rows), encoding="utf-8")
+        print(f"{len(rows)} rows of {len(rows[0])} columns: {csv}")
+    return OK
 
 
 @app.command

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy._errors import UserError, article
+from unlazy._errors import UserError
 from unlazy._files import atomic_write
 from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
@@ -32,17 +32,17 @@ from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
-from unlazy.flows.state import State, Status, failed
+from unlazy.flows import _finite
+from unlazy.flows._arguments import Times, check_types, checked_times
+from unlazy.flows.state import State, Status, check_steps, failed
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
-from unlazy.losses import Loss
 from unlazy.networks import Network, split_trained, with_fields
 from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
 
-Probes = Sequence[Observe | str] | Mapping[str, Observe | str]  # a name is resolved by the registry
-Times = Sequence[float] | np.ndarray
+Probes = Sequence[Observe | str] | Mapping[str, Observe | str] | Observe | str  # a name is resolved by the registry
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
@@ -84,6 +84,8 @@ class Driver:
         The results of the probes that are evaluated only at the end.
     snapshots
         The indices of save times at which the trained parameters are recorded too.
+    before, recorded
+        The states before the last slice of work, and at the last save time.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class Driver:
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
         if underway and np.size(times) and np.ravel(times)[0] != target:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
-        asked = _checked_times(times, target)
+        asked = checked_times(times, target)
         counts, reached = method.plan(np.concatenate([[target], asked]))
+        if jnp.issubdtype(state.remaining.dtype, jnp.integer):
+            check_steps(counts, asked[-1])
         amounts = np.diff(counts)
         if asked[-1] > target and amounts.sum() == 0 and not underway:
             raise UserError(f"Not one step fits between t = {target:g} and t = {asked[-1]:g}: take smaller steps.")
@@ -116,6 +120,7 @@ class Driver:
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
+        self.before = self.recorded = self.state
 
     @classmethod
     def begin(
@@ -141,7 +146,7 @@ class Driver:
         if not networks or not len(networks) == len(data) == len(keys):
             raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
         for network, one in zip(networks, data, strict=True):
-            _check_types(flow, network, one)
+            check_types(flow, network, one)
         method = flow.resolve(networks[0], data[0])
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for network, one in zip(networks, data, strict=True):
@@ -192,10 +197,11 @@ class Driver:
                         if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
                             checkpoint()
                             saved = time.perf_counter()
+                    check()
+                    if not np.all(failed(self.state.code)):
+                        self._record(check=True)
                     if np.all(failed(self.state.code)):
                         break
-                    check()
-                    self._record()
                     report(len(self.records) / len(self.asked), self.run_state.target)
                 if len(self.records) == len(self.asked):
                     self.observe_end()
@@ -223,12 +229,23 @@ class Driver:
         return amount
 
     def _advance(self, budget: int) -> None:
-        run, most = self.run_state, jnp.asarray(budget, jnp.int32)
-        state = compiled.advance_runs(self.method, run.state, run.frozen, run.data, most, self.batching)
-        self.run_state = with_fields(run, state=jax.block_until_ready(state))
+        self.before, state = self.state, self.after(self.state, budget)
+        self.run_state = with_fields(self.run_state, state=state)
+        _finite.step_back(self, np.logical_not(_finite.finite(self, state)))
 
-    def _record(self) -> None:
+    def after(self, state: State, steps: int) -> State:
+        """Return the state some steps after another one, or where the run reaches its save time or ends."""
+        run, most = self.run_state, jnp.asarray(steps, jnp.int32)
+        advanced = compiled.advance_runs(self.method, state, run.frozen, run.data, most, self.batching)
+        return jax.block_until_ready(advanced)
+
+    def _record(self, check: bool = False) -> None:
         observed = self.observe(self.state.trained, self._timed)
+        if check:
+            _finite.step_back(self, _finite.overflows(self, self.state, observed))
+            if np.all(failed(self.state.code)):
+                return
+            self.recorded = self.state
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
@@ -258,16 +275,16 @@ class Driver:
         if [*map(id, probes.values())] != [*map(id, self._last_probes)]:
             self._last_probes, needed = list(probes.values()), self._traced(probes)[1]
             first = self.run_state.first
-            self._at_start = [(one, self._evaluated(compiled.observe_runs, first, {"": one})[""]) for one in needed]
-        return jax.tree.map(np.asarray, self._evaluated(compiled.observe_runs, trained, probes, self._at_start))
+            self._at_start = [(one, self.evaluate(compiled.observe_runs, first, {"": one})[""]) for one in needed]
+        return jax.tree.map(np.asarray, self.evaluate(compiled.observe_runs, trained, probes, self._at_start))
 
     def _traced(self, probes: Mapping[str, Observe]) -> tuple[dict[str, PyTree], list[Observe]]:
         """Trace probes abstractly: the shapes of their results, and the probes whose values at the start they need."""
         requested: list[Observe] = []
         trace = functools.partial(eqx.filter_eval_shape, functools.partial(compiled.observed, requested=requested))
-        return self._evaluated(trace, self.state.trained, probes), requested
+        return self.evaluate(trace, self.state.trained, probes), requested
 
-    def _evaluated(
+    def evaluate(
         self, evaluate: Callable[..., Any], trained: PyTree, probes: Mapping[str, Observe], known: Sequence[Any] = ()
     ) -> dict[str, PyTree]:
         run = self.run_state
@@ -286,7 +303,11 @@ class Driver:
 
     def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
         parts = {name: pick(getattr(self.run_state, name)) for name in ("state", "frozen", "first", "data", "raw")}
-        run, records = with_fields(self.run_state, **parts), [pick(one.observed) for one in self.records]
+        run = with_fields(self.run_state, **parts)
+        # Of several runs, one may have ended before the others: it was not observed after that.
+        ended = [bool(failed(pick(one.counters)["code"])) for one in self.records]
+        kept = self.records[: ended.index(True) if True in ended else None]
+        records = [pick(one.observed) for one in kept]
         return Trajectory(
             data=run.raw,
             loss=self.method.loss,
@@ -352,30 +373,8 @@ class Driver:
         )
         self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
         self.run_state = with_fields(self.run_state, state=state, target=header["target"])
+        self.before = self.recorded = state
         return self
-
-
-def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
-    """Reject what is not a network, data set or loss, and data that are not finite."""
-    for what, given, wanted, advice in (
-        ("network", network, Network, "make one of unlazy.networks, or wrap your own model by unlazy.wrap(model)"),
-        ("data set", data, Dataset, "make one with unlazy.Dataset(x, y)"),
-        ("loss", flow.loss, Loss, "give one of unlazy.losses, its name, or a function of outputs and targets"),
-    ):
-        if not isinstance(given, wanted):
-            raise UserError(
-                f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
-            )
-    data.check()
-
-
-def _checked_times(times: Times, since: float) -> np.ndarray:
-    asked = np.asarray(times, dtype=float)
-    if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
-        raise UserError(f"Times must be a list of finite, increasing numbers, not {times!r}.")
-    if asked[0] < since:
-        raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
-    return asked
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:

@@ -30,7 +30,7 @@ import hashlib
 import math
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -189,6 +189,9 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
     where
         A name for the table in error messages.
     """
+    for section in ("sweep", "phase"):
+        if section in table:
+            raise UserError(f"{where}: the section [{section}] is for `unlazy {section}`: call that, or remove it.")
     try:
         return msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
@@ -197,8 +200,26 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
         raise UserError(": ".join(filter(None, (where, place.lstrip("."), what)))) from None
 
 
-def read(path: Path) -> Recipe:
+def read(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Recipe:
     """Read a recipe from a TOML file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    settings
+        Fields, such as "network.width", and values that replace those of the file.
+    """
+    from unlazy.lab.fields import with_field  # which knows the fields of a recipe
+
+    table = read_table(path)
+    for field, value in settings:
+        table = with_field(table, field, value)
+    return parse(table, path.name)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a TOML file as a table, without checking whether it is a recipe.
 
     Parameters
     ----------
@@ -212,10 +233,9 @@ def read(path: Path) -> Recipe:
     except (OSError, ValueError) as error:
         raise UserError(f"The recipe '{path}' cannot be read ({error}): give the path of a TOML file.") from None
     try:
-        table = parse_toml(text)
+        return parse_toml(text)
     except ValueError as error:
         raise UserError(f"{path.name} is not valid TOML: {error}.") from None
-    return parse(table, path.name)
 
 
 def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experiment:

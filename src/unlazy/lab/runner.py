@@ -11,16 +11,22 @@ import jax
 import numpy as np
 import xarray as xr
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._files import checksum
 from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
+from unlazy.lab.gathering import gather
 from unlazy.lab.identity import Identity, identify, probe_digest
 from unlazy.lab.live import Live
 from unlazy.lab.made_by import provenance, warn_if_other
+from unlazy.lab.manifest import Manifest
 from unlazy.lab.recipe import Recipe, instantiate
-from unlazy.lab.store import Store, assemble, read_run, table
+from unlazy.lab.store import Store, assemble
+from unlazy.lab.stored import read_run
+from unlazy.lab.sweep import Sweep
+from unlazy.lab.table import files, table
 from unlazy.lab.tracks import Track
 from unlazy.lab.work import Plan, Worker, plan, restored
 from unlazy.networks import Network
@@ -47,7 +53,8 @@ class Lab:
     folder
         The folder of results.
     tell
-        Called with a recipe, the fraction of it that is done, and a few words on what is being done.
+        Called with a recipe, the fraction of it that is done, and a few words on what is being done. If it has a method
+        ``expect``, that is called with the number of runs before many are run.
     fresh
         Compute everything again, even if it is stored.
     snapshots
@@ -61,11 +68,13 @@ class Lab:
     >>> results = lab.run_all(recipes, workers=4)
     """
 
+    @checked
     def __init__(
         self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False, snapshots: float = 16.0
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
         self._told = tell
+        self._expect: Callable[[int], None] = getattr(tell, "expect", lambda runs: None)
 
     def tell(self, recipe: Recipe, share: float, note: str) -> None:
         """Report progress, and stop here if a signal has asked for it.
@@ -92,6 +101,11 @@ class Lab:
         while (found := self.attempt(recipe)) is None:
             self.wait(recipe)
         return found
+
+    def has(self, recipe: Recipe) -> bool:
+        """Return whether the result of a recipe is stored, so that `run` only reads it."""
+        known = None if self.fresh else self.store.load(recipe)
+        return known is not None and known.attrs.get("identity") == identify(recipe).view
 
     def wait(self, recipe: Recipe) -> None:
         """Wait a moment for another process that is computing part of a recipe."""
@@ -138,7 +152,25 @@ class Lab:
             For each label the result of `run`. If recipes fail, the others are run to the end and stored, and then a
             `UserError` names those that failed. Ctrl-C stops all of them, and the same call continues.
         """
+        each = recipes.values() if isinstance(recipes, Mapping) else recipes
+        self._expect(len({one.digest for one in each}))
         return schedule.run_all(self, recipes, workers)
+
+    def sweep(self, sweep: Sweep, workers: int = 1) -> dict[str, xr.Dataset]:
+        """Run all points of a sweep and return their results by label; a list of the runs is stored beside them.
+
+        Parameters
+        ----------
+        sweep
+            The sweep.
+        workers
+            Number of processes, as for `run_all`.
+        """
+        points = sweep.points()
+        path, manifest = sweep.manifest(self.store, points)
+        self.store.prepare()
+        manifest.write(path)
+        return self.run_all({point.label: point.recipe for point in points}, workers)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.
@@ -169,20 +201,42 @@ class Lab:
         content = made.drop_attrs().assign_attrs(name=name, description=description)  # whenever it was written
         return self.store.save_as(self.store.named(name, checksum(content)[:12]), made)
 
-    def table(self, *paths: Path | str, each_seed: bool = False, differing: bool = False) -> list[dict[str, Any]]:
+    def table(
+        self, *paths: Path | str, each_seed: bool = False, differing: bool = False, probes: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """Return stored runs as rows of settings and last values; ``pandas.DataFrame(lab.table())`` makes a frame.
+
+        A run that cannot be read is left out, with a warning that names it.
 
         Parameters
         ----------
         paths
-            Stored runs (.nc); all of the folder if omitted.
+            Stored runs (.nc), folders of them, or the lists of sweeps' runs (.sweep.json); all of the folder if
+            omitted.
         each_seed
             Return one row for each seed, instead of means over the seeds of a run.
         differing
             Return only those settings in which the runs differ.
+        probes
+            The probes to return; all that have one number per seed if omitted.
         """
-        chosen = [Path(path) for path in paths] or sorted(self.store.folder.glob("*.nc"))
-        return table(chosen, each_seed=each_seed, differing=differing)
+        return table(files(paths or [self.store.folder]), each_seed=each_seed, differing=differing, probes=probes)
+
+    def gather(
+        self, sweep: Sweep | Manifest | Path | str, probes: Sequence[str] = (), grid: bool | None = None
+    ) -> xr.Dataset:
+        """Return the stored results of a sweep as one dataset over its axes; see `unlazy.lab.gather`.
+
+        Parameters
+        ----------
+        sweep
+            The sweep, or the list of its runs, or the file of that list.
+        probes
+            The probes to return; all that have one number per seed and time if omitted.
+        grid
+            Whether each swept field is a dimension, as for `unlazy.lab.gather`.
+        """
+        return gather(sweep, self.store.folder, probes=probes, grid=grid)
 
     def trajectories(self, recipe: Recipe, probes: Mapping[str, Observe] | None = None) -> list[Trajectory]:
         """Return the trajectory of every seed, with its networks; only what is not stored is computed.

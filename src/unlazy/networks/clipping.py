@@ -15,12 +15,13 @@ length of a pull on v_1 is |u| √(3 (v·x)² + |v|² |x|²) where v·x > 0, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._types import Outputs
 from unlazy.activations import Relu
@@ -28,7 +29,8 @@ from unlazy.losses import Loss
 from unlazy.networks.blocks import AbstractBlock, Block, Inputs, lengths, raw_columns
 from unlazy.networks.limits import SphericalLimit, slopes, sphere_mean
 
-Bounds = tuple[float, float, float]  # R_v1, R_v2, R_r2
+Bound = Annotated[float, MAY_BE_INFINITE]
+Bounds = tuple[Bound, Bound, Bound]  # R_v1, R_v2, R_r2
 First = Block | SphericalLimit
 
 
@@ -43,8 +45,10 @@ class Pulls(NamedTuple):
     bias: Float[Array, "m n"]  # ... on r_2
 
 
-def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds) -> None:
+def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds | None) -> None:
     """Refuse bounds that are none, and networks that are not the learner of eq. 1."""
+    if clip is None:
+        return
     if len(clip) != 3 or not all(bound > 0 for bound in clip):
         raise UserError(f"Clipping takes three positive bounds, of v_1, v_2 and r_2, not {clip}: try (d, d**3, 1).")
     if not is_learner(blocks):

@@ -18,6 +18,7 @@ from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
+from unlazy.networks._conv_options import check_options, check_scales, power
 from unlazy.networks.layers import Layer, Rewire
 from unlazy.networks.prepared import Batch, Patches, Prepared, known_as, prepared_by, raw_inputs
 
@@ -96,7 +97,7 @@ class ConvNet(Network):
         key: PRNGKey | int,
     ) -> None:
         sides = (kernel,) * len(channels) if isinstance(kernel, int) else tuple(kernel)
-        _check(tuple(channels), sides, outputs, image, dense, (scale, linear))
+        check_options(tuple(channels), sides, outputs, image, dense, (scale, linear))
         self.activation = as_activation(activation)
         self.image = (image[0], image[1], image[2])
         self.rescaled = rescaled
@@ -109,9 +110,10 @@ class ConvNet(Network):
         wanted = 2 * entries * jnp.result_type(float).itemsize
         must_fit(wanted, f"A network of {entries:,.0f} parameters", "take fewer channels or dense units")
 
-        conv = [((i + o) * m**2 / 2) ** -gamma for i, o, m in zip(ins, outs, sides, strict=True)]
-        fans = [((i + o) / 2) ** -gamma if linear is None else linear for i, o in layers if i and o]
+        conv = [power((i + o) * m**2 / 2, -gamma) for i, o, m in zip(ins, outs, sides, strict=True)]
+        fans = [power((i + o) / 2, -gamma) if linear is None else linear for i, o in layers if i and o]
         self.scales = tuple(float(s if scale is None else scale) for s in (*conv, *fans))
+        check_scales(self.scales, rescaled)
         keys = iter(jax.random.split(as_key(key), 2 * len(self.scales)))
         units = iter((1.0 if rescaled else s) for s in self.scales)
 
@@ -331,35 +333,6 @@ class Dense(Layer):
 def joined(w: Float[Array, "_ _ _ _"], b: Float[Array, " _"]) -> Float[Array, "_ _"]:
     """θ_W,β = (W_β; b_β) of every output channel β: kernels by input channel, row, column, then the bias (eq. 33)."""
     return jnp.concatenate([w.reshape(w.shape[0], -1), b[:, None]], axis=1)
-
-
-def _check(
-    channels: tuple[int, ...],
-    sides: tuple[int, ...],
-    outputs: int | None,
-    image: tuple[int, ...],
-    dense: int | None,
-    sizes: tuple[float | None, ...],
-) -> None:
-    """Refuse options that make no network."""
-    if len(image) != 3:
-        raise UserError(
-            f"A convolutional network takes images (channel, height, width), not inputs of shape {tuple(image)}: "
-            "read the data with flat = false."
-        )
-    if not channels or len(sides) != len(channels):
-        raise UserError(
-            f"{len(channels)} layers and {len(sides)} kernel sizes were given: write channels = [32] and kernel = 5, "
-            "or one kernel size for each layer."
-        )
-    if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
-        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image are 1 at least.")
-    if sum(m - 1 for m in sides) >= min(image[1:]):
-        raise UserError(
-            f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller or fewer."
-        )
-    if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
-        raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
 
 
 def patches(x: Float[Array, "n channels height width"], side: int) -> Float[Array, "n places size"]:

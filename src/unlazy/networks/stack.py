@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._memory import total
@@ -97,7 +98,7 @@ class MeanFieldStack(Network):
 
     def __init__(
         self,
-        widths: tuple[float, ...],
+        widths: tuple[Annotated[float, MAY_BE_INFINITE], ...],
         inputs: int,
         outputs: int | None = None,
         *,
@@ -110,7 +111,7 @@ class MeanFieldStack(Network):
         amplitude: Law | tuple[Law, ...] | None = None,
         offset: Law | tuple[Law, ...] | None = None,
         skip: bool = False,
-        clip: tuple[float, float, float] | None = None,
+        clip: Bounds | None = None,
         key: PRNGKey | int,
     ) -> None:
         ends, options = (inputs, ranks, outputs), (train, activation, features, bias, amplitude, offset)
@@ -118,8 +119,7 @@ class MeanFieldStack(Network):
         self.blocks, self.scalar, self.clip = blocks, outputs is None, clip
         if not jax.tree.leaves(split_trained(self)[0]) and not isinstance(blocks[0], Limit):
             raise UserError("Nothing in this stack is trained: name some of a, w, b and c in `train`.")
-        if clip is not None:
-            check_clip(blocks, clip)
+        check_clip(blocks, clip)
 
     @property
     def depth(self) -> int:
@@ -256,6 +256,7 @@ class MeanFieldStack(Network):
         features, first = self._fixed_features(), self.blocks[0]
         if features is None or not isinstance(first, Block | Limit):
             return None
+        self._enter(data.x)  # inputs of another dimension are an error
         return GramForm(features, None, lambda _: in_places(self._with(in_gram(first, data.points(), data.n)), data))
 
     def restore(self) -> MeanFieldStack:
@@ -279,8 +280,7 @@ class MeanFieldStack(Network):
 
     def trained_rows(self) -> dict[str, Float[Array, "m p"]]:
         """Return what is trained of each neuron, by block; nothing of blocks without trained neurons."""
-        blocks = enumerate(self.restore().blocks)
-        rows = {name(level): block.rows() for level, block in blocks if isinstance(block, Block)}
+        rows = {name(i): block.rows() for i, block in enumerate(self.restore().blocks) if isinstance(block, Block)}
         return {layer: values for layer, values in rows.items() if values is not None}
 
     def movement(self, start: Network) -> dict[str, Float[Array, " m"]]:

@@ -13,7 +13,9 @@ import xarray as xr
 
 from unlazy._errors import UserError, skip
 from unlazy._files import recipe_table
-from unlazy.lab import kept, read_run
+from unlazy.lab import Manifest, kept, read_run
+from unlazy.lab import gather as gather_sweep
+from unlazy.lab.manifest import SUFFIX
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
 from unlazy.report.record import Record, digest, read_record, records, seed_spans
 
@@ -37,6 +39,8 @@ class Contents:
         Findings of theorems, by the digest of the run.
     diagnoses
         Diagnoses, coordinate checks and searches of learning rates.
+    sweeps
+        Sweeps: the list of runs, and their results as one dataset.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -44,6 +48,7 @@ class Contents:
     files: dict[str, Path] = field(default_factory=dict)
     findings: dict[str, list[Any]] = field(default_factory=dict)
     diagnoses: list[Diagnosed] = field(default_factory=list)
+    sweeps: list[tuple[Manifest, xr.Dataset]] = field(default_factory=list)
 
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
         """Read the stored runs of a panel, as far as they are available, by label.
@@ -56,6 +61,19 @@ class Contents:
         found = {label: self.files.get(name) for label, name in record.digests.items()}
         return _usable({label: path for label, path in found.items() if path is not None}, read_run)
 
+    def add_sweep(self, path: Path) -> None:
+        """Add a sweep; one that cannot be read, or of which nothing is stored, is left out with a warning.
+
+        Parameters
+        ----------
+        path
+            The list of its runs (.sweep.json).
+        """
+        try:
+            self.sweeps.append((Manifest.read(path), gather_sweep(path)))
+        except UserError as error:
+            skip(error)
+
 
 def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> Contents:
     """Collect panels, runs and verdicts of theorems for a report.
@@ -63,7 +81,7 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     Parameters
     ----------
     paths
-        Folders of results, or single runs (.nc) and records (.json).
+        Folders of results, or single runs (.nc), records (.json) and sweeps (.sweep.json).
     only
         If given, include only the panels with these keys and scales, and no other runs.
     """
@@ -73,11 +91,15 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.records += records(path)
             runs = sorted(path.glob("*.nc"))
             alone += runs
+            for one in sorted(path.glob(f"*{SUFFIX}")) if only is None else ():
+                contents.add_sweep(one)
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
             stored = {one: one for one in sorted((path / "diagnoses").glob("*.json"))}
             contents.diagnoses += _usable(stored, read_diagnosis).values()
+        elif path.name.endswith(SUFFIX):
+            contents.add_sweep(path)
         elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
             contents.diagnoses += _usable({path: path}, read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file():
@@ -86,15 +108,17 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             alone.append(path)
         else:
             raise UserError(
-                f"There are no results at '{path}': give a folder of results, a run (.nc) or a record (.json)."
+                f"There are no results at '{path}': give a folder of results, a run (.nc), a record (.json) or a sweep "
+                "(.sweep.json)."
             )
     if only is not None:
         contents.records = [record for record in contents.records if (record.panel, record.scale) in only]
         contents.diagnoses = alone = []
     of_panels = {name for record in contents.records for name in record.digests.values()}
+    of_sweeps = {point.file for manifest, _ in contents.sweeps for point in manifest.points}
     own = [path for path in dict.fromkeys(alone) if path.stem.rpartition("-")[2] not in of_panels]
-    contents.runs = _usable({path: path for path in own}, read_run)
-    if not contents.records and not contents.runs and not contents.diagnoses:
+    contents.runs = _usable({path: path for path in own if path.name not in of_sweeps}, read_run)
+    if not (contents.records or contents.runs or contents.diagnoses or contents.sweeps):
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
     contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))

@@ -1,4 +1,4 @@
-"""Diagnoses of models, coordinate checks and searches of learning rates, read from the files that they write."""
+"""Diagnoses, coordinate checks, searches of learning rates and phase diagrams, read from the files they write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from typing import Any
 from unlazy._errors import UserError
 from unlazy._plain import DamagedError, parse_json, read_text, unseal
 
-_KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
+_KINDS = {
+    "diagnosis": "Regime",
+    "coordinate check": "Coordinate check",
+    "rate transfer": "Best learning rate",
+    "phase diagram": "Phase diagram",
+}
+_POWERS = "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents."
+_CAPTIONS = {
+    "diagnosis": _POWERS,
+    "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
+    "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
+    "phase diagram": "A cell is one run; the line is the boundary.",
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,7 @@ class Diagnosed:
     head: list[str]
     rows: list[list[str]]
     figure: str
+    caption: str
     settings: dict[str, str]
     command: str
 
@@ -59,6 +72,7 @@ def _shown(path: Path, content: dict[str, Any], sealed: bool) -> Diagnosed:
         head=[str(name) for name in table.get("head", [])],
         rows=[[str(cell) for cell in row] for row in table.get("rows", [])],
         figure=figure,
+        caption=_CAPTIONS[content["kind"]],
         command=settings.pop("command", ""),
         settings=settings,
     )

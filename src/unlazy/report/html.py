@@ -23,6 +23,7 @@ from unlazy.report.films import HEIGHT, WIDTH, reels
 from unlazy.report.own_runs import Family, families, verdicts
 from unlazy.report.record import Record
 from unlazy.report.svg import harmless
+from unlazy.report.sweeps import Swept, sweeps
 
 _LARGEST = 10 * 2**20  # bytes: what goes through a mail
 _FRAMES = (13, 7, 4, 0)  # of a film; fewer where the page would become too large
@@ -54,9 +55,9 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
     contents = shown if isinstance(shown, Contents) else Contents(records=list(shown))
     if path.is_dir():
         raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
-    text, own = b"", families(contents)
+    text, own, swept = b"", families(contents), sweeps(contents)
     for frames in _FRAMES:
-        text = page(contents, own, frames).encode()
+        text = page(contents, own, swept, frames).encode()
         if len(text) <= _LARGEST:
             break
     else:
@@ -69,7 +70,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
     return path
 
 
-def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) -> str:
+def page(contents: Contents, own: Sequence[Family], swept: Sequence[Swept] = (), frames: int = _FRAMES[0]) -> str:
     """Return the report as text, with films of so many frames."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for index, record in enumerate(contents.records):
@@ -78,24 +79,26 @@ def page(contents: Contents, own: Sequence[Family], frames: int = _FRAMES[0]) ->
     return render(
         "report.html",
         "report.js",
+        *(["sweep.js"] if swept else []),
         papers={source(key): members for key, members in papers.items()},
         families=[(one, _figures(one), reels(one.runs, frames)) for one in own],
         diagnoses=[
             (f"d{index}", one, _figure(one.figure, f"d{index}", f"{one.title}: {one.answer}. {one.reason}"))
             for index, one in enumerate(contents.diagnoses)
         ],
+        swept=[(one, one.data(frames)) for one in swept],
         panels=len(articles),
-        runs=len(contents.runs),
+        runs=len(contents.runs) + sum(one.total - one.runs.attrs["missing"] for one in swept if one.command),
         tally=tally(claim.outcome for article in articles for claim in article["claims"]),
         fails=any(article["fails"] for article in articles),
         total=sum(len(article["claims"]) for article in articles),
-        seconds=sum(article["seconds"] for article in articles) + sum(one.seconds for one in own),
+        seconds=sum(article["seconds"] for article in articles) + sum(one.seconds for one in (*own, *swept)),
         width=WIDTH,
         height=HEIGHT,
     )
 
 
-def render(template: str, script: str, **words: Any) -> str:
+def render(template: str, *scripts: str, **words: Any) -> str:
     """Fill in a template; the security policy of the page allows its own script only."""
     import jinja2
     from markupsafe import Markup
@@ -108,7 +111,7 @@ def render(template: str, script: str, **words: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["duration"] = duration
-    code = (_TEMPLATES / script).read_text(encoding="utf-8")
+    code = "".join((_TEMPLATES / script).read_text(encoding="utf-8") for script in scripts)
     name = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     style = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
     own = {"script": Markup(code), "style": Markup(style), "script_hash": f"sha256-{name}"}

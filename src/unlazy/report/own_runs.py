@@ -20,9 +20,10 @@ from unlazy.lab.store import statuses
 from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.figures import describe, encode
 
+MANY = 60  # runs above which they are not drawn one by one
 _PLOTS = 12  # in one figure
 _MOST_SETTINGS = 10  # columns of settings in the table
-_MADE_BY = ("versions", "python", "commit", "device", "machine", "written", "method")
+_MADE_BY = ("versions", "python", "commit", "device", "machine", "cores", "threads", "written", "method")
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,20 @@ class Family:
 
 
 def families(contents: Contents) -> list[Family]:
-    """Group the runs of a report that belong to no panel into families, and draw each of them."""
-    kinds: dict[str, list[Path]] = {}
+    """Group the runs of a report that belong to no panel into families, and draw each of them.
+
+    A family of more than `MANY` runs is shown as a sweep (`unlazy.report.sweeps`).
+    """
+    few = {kind: paths for kind, paths in kinds(contents).items() if len(paths) <= MANY}
+    return [_family(f"r{index}", kind, paths, contents) for index, (kind, paths) in enumerate(few.items())]
+
+
+def kinds(contents: Contents) -> dict[str, list[Path]]:
+    """Return the runs of a report that belong to no panel and no sweep, by the kind of their data."""
+    found: dict[str, list[Path]] = {}
     for path, run in contents.runs.items():
-        kinds.setdefault(str(figures.settings(run).get("data", "")), []).append(path)
-    return [_family(f"r{index}", kind, paths, contents) for index, (kind, paths) in enumerate(kinds.items())]
+        found.setdefault(str(figures.settings(run).get("data", "")), []).append(path)
+    return found
 
 
 def _family(anchor: str, kind: str, paths: Sequence[Path], contents: Contents) -> Family:
@@ -140,12 +150,13 @@ def _value(ends: np.ndarray) -> Value:
 def _detail(path: Path, run: xr.Dataset, contents: Contents) -> dict[str, Any]:
     """Return what the page shows of one stored run: where it is, how it ended, and how to repeat it."""
     attributes = run.attrs
+    marked = str(attributes.get("nonfinite", ""))
     recipe = str(attributes.get("recipe") or "")
     return {
         "file": path.name,
         "name": str(attributes.get("name") or path.stem),
         "seeds": seeds([recipe]),
-        "status": ", ".join(sorted(set(statuses(run)))),
+        "status": ", ".join(sorted(set(statuses(run)))) + (f"; not finite: {marked}" if marked else ""),
         "seconds": float(attributes.get("seconds", 0.0)),
         "recipe": toml(recipe) if recipe_table(recipe) else "",  # empty for a run that was made in Python
         "made_by": {one: str(attributes[one]) for one in _MADE_BY if one in attributes},

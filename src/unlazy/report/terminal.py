@@ -16,10 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unlazy._signals import note_progress
 from unlazy._terminal import print_table, progress_bars
-from unlazy.lab import Certificate, Recipe
-from unlazy.lab.runner import Told
+from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
+from unlazy.lab.estimates import Preview
 from unlazy.lab.store import statuses
+from unlazy.lab.table import last_values
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
 from unlazy.report.contents import Contents
@@ -28,6 +30,7 @@ from unlazy.theory import Verdict
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.progress import Progress as Bars
 
 _OUTCOMES = {
     Outcome.HOLDS: "green",
@@ -36,6 +39,8 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
+_FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
+_MOST_ROWS = 100  # of a dry run's table
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
 
@@ -88,17 +93,21 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
     summaries = []
     for result, name, path in runs:
         status, seconds = statuses(result), float(result.attrs["seconds"])
+        marked = str(result.attrs.get("nonfinite", ""))
         # Means over seeds and entries; what was observed at the end only has no time.
         last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
         if as_json:
             finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON has no NaN
-            summaries.append({"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite})
+            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}
+            summaries.append(summary | {"nonfinite": [one for one in marked.split(", ") if one]})
             continue
         rows = [[one, f"{value:.6g}"] for one, value in last.items()]
         print_table(["probe", "last value (mean over seeds and entries)"], rows)
         for one in sorted(set(status) - {"finished"}):
             where = "" if Status[one].ok else f" stopped at t = {float(result['time'][-1]):g}"
             print(f"{name}{where}: {Status[one].value}")
+        if marked:
+            print(f"{name}: NaN or infinite values were observed of {marked}.")
         written = result.attrs["written"]
         print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {written} in {path}")
         if "method" in result.attrs:  # older files do not have it
@@ -108,6 +117,90 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
 
 
+def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
+    """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
+    points, rows = sweep.points(), []
+    for point in points:
+        result = results[point.label]
+        status = ", ".join(dict.fromkeys(statuses(result)))
+        rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
+        rows[-1]["run"] = str(store.path(point.recipe))
+    path, _ = sweep.manifest(store, points)
+    if as_json:
+        plain = [row | {"last": {k: v if isfinite(v) else None for k, v in row["last"].items()}} for row in rows]
+        print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
+        return
+    head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
+    print_table(head, [[_cell((row["fields"] | row["last"] | row).get(name, "")) for name in head] for row in rows])
+    total = sum(float(result.attrs["seconds"]) for result in results.values())
+    print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
+
+
+def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json: bool) -> None:
+    """Print what a sweep would compute, and estimates of time and memory."""
+    seconds, memory = preview.seconds, preview.memory
+    if as_json:
+        rows = [
+            {
+                "label": row.point.label,
+                "fields": row.point.fields,
+                "state": row.state,
+                "seconds": row.seconds,
+                "memory": row.memory,
+            }
+            for row in preview.rows
+        ]
+        print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
+        return
+    shown = preview.rows if len(preview.rows) <= _MOST_ROWS else preview.rows[: _MOST_ROWS // 2]
+    rows = [
+        [
+            *(_cell(row.point.fields[field]) for field in fields),
+            row.state,
+            "" if not row.seconds else duration(row.seconds),
+            "" if not row.memory else f"{row.memory / 2**20:.3g} MiB",
+        ]
+        for row in shown
+    ]
+    print_table([*fields, "state", "about", "memory"], rows)
+    if len(shown) < len(preview.rows):
+        print(f"... and {len(preview.rows) - len(shown)} more (--json lists all).")
+    counts = [f"{preview.count(state)} {state}" for state in ("stored", "in part", "new") if preview.count(state)]
+    if not any(row.state != "stored" for row in preview.rows):
+        print(f"{len(preview.rows)} runs: all are stored, and nothing would be computed.")
+        return
+    shared = "" if workers == 1 else f" with {workers} workers"
+    time = "The time cannot be estimated" if seconds is None else f"About {duration(seconds / workers)}{shared}"
+    room = f", and {memory / 2**20:.3g} MiB for the largest run" if memory else ""
+    print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as "12 s", "3 min" or "2.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
+    """Print a phase diagram as a map of letters, capital where a run was computed; as JSON, everything."""
+    if as_json:
+        print(path.read_text(encoding="utf-8"))
+        return
+    phase, names, regions, known = diagram.phase, diagram.names, diagram.regions, diagram.computed
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    rows = []
+    for j in reversed(range(diagram.shape[1])):
+        marks = [letters[regions[i, j] % 26] for i in range(diagram.shape[0])]
+        line = " ".join(mark.upper() if known[i, j] else mark for i, mark in enumerate(marks))
+        rows.append([_cell(phase.values(phase.y)[j]), line])
+    print_table(
+        [phase.y, f"{phase.x} from {_cell(phase.values(phase.x)[0])} to {_cell(phase.values(phase.x)[-1])}"], rows
+    )
+    print(", ".join(f"{letters[index % 26].upper()}: {name}" for index, name in enumerate(names)))
+    print(f"{diagram.summary()} Map: {path.with_suffix('.svg')}")
+
+
 def print_report(contents: Contents, path: Path, as_json: bool) -> None:
     """Print what a report contains, and where it is."""
     claims = [claim for record in contents.records for claim in record.claims]
@@ -115,14 +208,23 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
     if as_json:
         outcomes = {one.value: sum(claim.outcome is one for claim in claims) for one in Outcome}
         compared = dict(Counter(one.agreement for record in contents.records for one in record.references or ()))
-        counts = {"panels": panels, "runs": runs, "claims": len(claims), "outcomes": outcomes, "references": compared}
+        swept = [{"sweep": one.sweep, "points": len(one.points)} for one, _ in contents.sweeps]
+        counts = {
+            "panels": panels,
+            "runs": runs,
+            "sweeps": swept,
+            "claims": len(claims),
+            "outcomes": outcomes,
+            "references": compared,
+        }
         print(json.dumps({"report": str(path), **counts}, indent=2))
     else:
         of_panels = f"{_tally(*contents.records)} in {panels} panel{'' if panels == 1 else 's'}"
         of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
+        swept = [f"sweep '{one.sweep}' of {len(one.points):,} points" for one, _ in contents.sweeps]
         count = len(contents.diagnoses)
         diagnosed = f"{count} diagnos{'is' if count == 1 else 'es'}" if count else ""
-        print(f"{'; '.join(filter(None, (of_panels if panels else '', of_runs, diagnosed)))}. Report: {path}")
+        print(f"{'; '.join(filter(None, (of_panels if panels else '', *swept, of_runs, diagnosed)))}. Report: {path}")
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
@@ -151,17 +253,48 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console) -> Iterator[Told]:
-    """Show, on a terminal, one line of progress for each recipe."""
-    with progress_bars(screen, disable=not screen.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
+def telling(screen: Console) -> Iterator[Display]:
+    """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
+    with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
+        yield Display(bars)
 
-        def tell(recipe: Recipe, share: float, note: str) -> None:
-            if recipe.digest not in tasks:
-                tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
-            progress.update(tasks[recipe.digest], completed=share, note=note)
 
-        yield tell
+class Display:
+    """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars, self.whole, self.stored, self.runs = bars, None, 0, 1
+        self.lines: dict[str, Any] = {}
+        self.shares: dict[str, float] = {}
+
+    def expect(self, runs: int) -> None:
+        """Begin to count again, with this number of runs."""
+        self.runs, self.stored = runs, 0
+        self.shares.clear()
+        if runs > _FEW and self.whole is None:
+            self.whole = self.bars.add_task("all runs", total=float(runs), note="")
+        elif self.whole is not None:
+            self.bars.reset(self.whole, total=float(runs))
+
+    def __call__(self, recipe: Recipe, share: float, note: str) -> None:
+        """Show how far a recipe is."""
+        note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
+        name = recipe.digest
+        if self.whole is not None and share >= 1 and name not in self.shares:
+            self.stored += 1  # it was there before, which says nothing about the time that others take
+        elif name not in self.lines and (self.whole is None or share < 1):
+            self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
+        self.shares[name] = share
+        if name in self.lines:
+            self.bars.update(self.lines[name], completed=share, note=note)
+        if self.whole is None:
+            return
+        if share >= 1 and name in self.lines:
+            self.bars.remove_task(self.lines.pop(name))
+        done = sum(one >= 1 for one in self.shares.values())
+        words = f"{done} of {self.runs} runs done" + (f", {self.stored} of them before" if self.stored else "")
+        left, reached = self.runs - self.stored, sum(self.shares.values()) - self.stored
+        self.bars.update(self.whole, total=max(left, 1e-9), completed=reached if left else 1e-9, note=words)
 
 
 def print_certificates(found: Mapping[str, Sequence[Certificate]], as_json: bool) -> None:

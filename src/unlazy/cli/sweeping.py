@@ -1,0 +1,187 @@
+"""The commands that run many variants of one recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from unlazy._files import writable
+from unlazy.cli.application import (
+    CLAIM_FAILED,
+    OK,
+    Fresh,
+    Json,
+    Out,
+    Set,
+    app,
+    begin,
+    count,
+    in_lab,
+    interruptible,
+    must_exist,
+    screen,
+)
+
+if TYPE_CHECKING:
+    from unlazy.lab import Sweep
+
+DryRun = Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_default=False)]
+
+
+@app.command
+@interruptible
+def sweep(
+    file: Path,
+    /,
+    *,
+    set: Set = (),
+    dry_run: DryRun = False,
+    workers: Annotated[int, Parameter(converter=count)] = 1,
+    limit: Annotated[int | None, Parameter(converter=count)] = None,
+    out: Out = Path("runs"),
+    fresh: Fresh = False,
+    snapshots: float = 16.0,
+    json: Json = False,
+) -> int:
+    """Run a recipe for several values of its fields.
+
+    A list where a recipe has one value is swept over: with `width = [64, 128, 256]` and `scaling = ["ntk",
+    "mean-field"]` in `[network]` there are six runs. The section `[sweep]` says the same for any field:
+
+        [sweep]
+        network.width = [64, 128, 256]
+        flow.rate = { from = 0.01, to = 1.0, count = 5, spacing = "log" }
+
+    Lists in `[sweep.zip]` advance together; `[sweep.random]` draws `count` points from laws such as `flow.rate = {
+    log-uniform = [1e-3, 1.0] }`; `[[sweep.points]]` gives points one by one; all of these are combined with each other.
+    `[sweep.derived]` computes fields from others, as in `flow.rate = "0.1 / network.width"`.
+
+    Only what is not stored yet is computed, and after Ctrl-C the same command goes on. The list of runs is written to
+    OUT as NAME-DIGEST.sweep.json. The exit status is 0 if every run reached its last time and 1 otherwise.
+
+    Parameters
+    ----------
+    file
+        The TOML file: a recipe with lists, or with a section `sweep`.
+    set
+        Set a field first, as in `--set network.width=512` or `--set "seed=[0, 1]"`; may be repeated.
+    dry_run
+        Only list the runs, which of them are stored, and an estimate of time and memory.
+    workers
+        Number of processes that share the work; each gets an equal share of the cores.
+    limit
+        The largest number of runs; 10000 unless the file says otherwise.
+    out
+        Folder of stored results. Several commands can use it at the same time.
+    fresh
+        Compute everything again.
+    snapshots
+        Space, in MiB per seed, for snapshots of the trained parameters, on which new probes can be evaluated later.
+    json
+        Print JSON instead of a table.
+    """
+    must_exist(file)
+    from unlazy.lab import Sweep, parse_setting
+    from unlazy.report.terminal import print_sweep
+
+    begin()
+    wanted = Sweep.read(file, [parse_setting(one) for one in set], limit)
+    if dry_run:
+        return _preview(wanted, out, fresh, workers, json)
+    with in_lab(out, fresh, snapshots=snapshots) as lab:
+        results = lab.sweep(wanted, workers)
+    print_sweep(wanted, results, lab.store, json)
+    return OK if all(result.attrs["finished"] for result in results.values()) else CLAIM_FAILED
+
+
+@app.command
+@interruptible
+def phase(
+    file: Path,
+    /,
+    *,
+    set: Set = (),
+    dry_run: DryRun = False,
+    workers: Annotated[int, Parameter(converter=count)] = 1,
+    limit: Annotated[int | None, Parameter(converter=count)] = None,
+    out: Out = Path("runs"),
+    figure: Path | None = None,
+    fresh: Fresh = False,
+    json: Json = False,
+) -> int:
+    """Draw a phase diagram: where runs change from one regime to another, over two fields of a recipe.
+
+    The file is a sweep over two fields, with a section `[phase]` that says what is measured:
+
+        [sweep]
+        network.readout = { from = 0.1, to = 100.0, count = 17, spacing = "log" }
+        network.width = { from = 16, to = 1024, count = 13, spacing = "log" }
+
+        [phase]
+        measure = "kernel.drift"
+        threshold = 0.1
+        names = ["lazy", "rich"]
+        theory = "network.readout = 10"
+
+    `measure` is a quantity of a probe (`value` chooses "last", "ratio" of last and first, "largest" or "smallest"),
+    "diverged", "diagnosis", or a function of your own from a run to a number or a word, as "mymodule:function". With
+    `y = "time"` the observed times are the second axis. `theory`, an equation in the two fields, is drawn beside the
+    measured boundary.
+
+    A coarse grid is run first (`coarse = 5` values along each axis), then only cells with different regimes in them.
+    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command goes on. The map and its numbers
+    are written to OUT/diagnoses, where `unlazy report` finds them.
+
+    Parameters
+    ----------
+    file
+        The TOML file: a recipe with sections `sweep` and `phase`.
+    set
+        Set a field first, as in `--set network.activation=relu`; may be repeated.
+    dry_run
+        Only list the runs of the full grid, which of them are stored, and an estimate of time and memory.
+    workers
+        Number of processes that share the work; each gets an equal share of the cores.
+    limit
+        The largest number of points of the grid; 10000 unless the file says otherwise.
+    out
+        Folder of stored results. Several commands can use it at the same time.
+    figure
+        Another file to draw the map to (.png, .pdf or .svg).
+    fresh
+        Compute everything again.
+    json
+        Print JSON instead of a table.
+    """
+    must_exist(file)
+    from unlazy.lab import Phase, parse_setting, phase_diagram
+    from unlazy.report.terminal import print_phase
+
+    begin()
+    wanted = Phase.read(file, [parse_setting(one) for one in set], limit)
+    if dry_run:
+        return _preview(wanted.sweep, out, fresh, workers, json)
+    writable(out / "diagnoses", "The map", "--out")
+    if figure is not None:
+        writable(figure.absolute().parent, "The map", "--figure")
+    with in_lab(out, fresh) as lab:
+        found = phase_diagram(wanted, lab, workers)
+    path = found.save(out / "diagnoses" / wanted.file_name())
+    if figure is not None:
+        found.plot().savefig(figure)
+    print_phase(found, path, json)
+    return OK
+
+
+def _preview(sweep: Sweep, out: Path, fresh: bool, workers: int, json: bool) -> int:
+    from unlazy.lab import Lab
+    from unlazy.lab.estimates import preview
+    from unlazy.report.terminal import print_preview
+
+    points = sweep.points()
+    with screen.status(f"Looking for {len(points)} runs ..."):
+        found = preview(Lab(out, fresh=fresh), points)
+    print_preview(found, sweep.fields, workers, json)
+    return OK

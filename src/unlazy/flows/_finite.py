@@ -1,0 +1,80 @@
+"""Runs that become NaN or infinite: how that is noticed, and how the last finite state is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._types import PyTree
+from unlazy.flows import _compiled as compiled
+from unlazy.flows.state import State, Status
+from unlazy.networks import with_fields
+from unlazy.probes.observation import Observation
+
+if TYPE_CHECKING:
+    from unlazy.flows.driver import Driver
+
+_GROWN = 10.0  # times 1 + the largest parameter at the start: from there on outputs may overflow, even of deep networks
+
+
+def finite(driver: Driver, state: State) -> Any:
+    """Whether all trained parameters are finite, for each run."""
+    return _of_each(driver, state.trained, np.isfinite, np.all)
+
+
+def overflows(driver: Driver, state: State, observed: PyTree) -> Any:
+    """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
+    at_start, now = (_of_each(driver, tree, np.abs, np.max) for tree in (driver.run_state.first, state.trained))
+    quiet = _of_each(driver, observed, np.isfinite, np.all)
+    running = np.asarray(state.code) == 0
+    if not np.any(running & (~quiet | (now > _GROWN * (1 + at_start)))):
+        return np.zeros_like(running)
+    return running & ~_sound(driver, state)
+
+
+def step_back(driver: Driver, bad: Any) -> None:
+    """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there.
+
+    Parameters
+    ----------
+    driver
+        The driver; its attribute ``before`` is the state before the last slice.
+    bad
+        Whether that happened, for each run.
+    """
+    for index in np.argwhere(bad):
+        place = tuple(index)
+        counts = [np.asarray(one.steps + one.rejected)[place] for one in (driver.before, driver.state)]
+        low, high = 0, int(counts[1] - counts[0])
+        while high - low > 1:  # the same steps again, fewer of them: bisection
+            middle = (low + high) // 2
+            good = _sound(driver, driver.after(driver.before, middle))[place]
+            low, high = (middle, high) if good else (low, middle)
+        found = driver.after(driver.before, low) if low else driver.before
+        found = found if _sound(driver, found)[place] else driver.recorded
+        found = with_fields(found, code=jnp.full_like(found.code, Status.not_finite.code))
+        if place:
+            found = jax.tree.map(lambda every, one, at=place[0]: every.at[at].set(one[at]), driver.state, found)
+        driver.run_state = with_fields(driver.run_state, state=found)
+
+
+def _sound(driver: Driver, state: State) -> Any:
+    loss = driver.evaluate(compiled.observe_runs, state.trained, {"": _loss_now})[""]
+    return np.asarray(finite(driver, state) & np.isfinite(np.asarray(loss)))
+
+
+def _loss_now(obs: Observation) -> Any:
+    return obs.loss(obs.outputs, obs.data.y, obs.data.weight)
+
+
+def _of_each(driver: Driver, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> Any:
+    """Reduce a function of all floating-point leaves to one value for each run."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array_like(leaf)]
+    first = 0 if driver.batching == "one" else 1
+    found = [reduce(function(leaf), axis=tuple(range(first, leaf.ndim))) for leaf in leaves if leaf.size]
+    return reduce(np.stack(found), axis=0) if found else np.ones(np.shape(driver.state.code), bool)

@@ -1,0 +1,153 @@
+"""Stored runs as a table: one row for each run or seed, with its settings and the last values of its probes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from unlazy._errors import UserError, suggest
+from unlazy._files import probe_names, recipe_table
+from unlazy.lab.manifest import SUFFIX, Manifest
+from unlazy.lab.stored import read_runs, statuses
+
+Rows = list[dict[str, Any]]
+
+
+def files(given: Iterable[Path | str]) -> list[Path]:
+    """Return the stored runs in files, folders and sweeps.
+
+    Parameters
+    ----------
+    given
+        Stored runs (.nc), folders of them, and manifests of sweeps (.sweep.json), of which those runs are returned
+        that are stored.
+    """
+    found: list[Path] = []
+    for path in map(Path, given):
+        if path.is_dir():
+            inside = sorted(path.glob("*.nc"))
+            if not inside:
+                raise UserError(f"There are no stored runs (.nc) in the folder '{path}': give another folder.")
+        elif path.name.endswith(SUFFIX):
+            points = Manifest.read(path).points
+            inside = [file for one in points if (file := path.parent / one.file).exists()]
+            if not inside:
+                raise UserError(f"None of the {len(points)} runs of '{path}' is stored: call `unlazy sweep` first.")
+        elif path.suffix == ".nc":
+            inside = [path]
+        else:
+            wanted = "a stored run (.nc), a folder of runs, or the list of a sweep's runs (.sweep.json)"
+            raise UserError(f"'{path}' is not a stored run: give {wanted}.")
+        found += inside
+    return list(dict.fromkeys(found))
+
+
+def table(
+    paths: Sequence[Path], *, each_seed: bool = False, differing: bool = False, probes: Sequence[str] = ()
+) -> Rows:
+    """Return one row for each stored run, or for each of its seeds; see `Lab.table`."""
+    read: list[tuple[dict[str, Any], dict[str, Any], Rows]] = []
+    for path, run in read_runs(paths):
+        head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
+        read.append((head, _settings(run), _ends(run, each_seed)))
+    if not read:
+        raise UserError(f"None of {len(paths)} files could be read as a stored run.")
+    names = list(dict.fromkeys(name for _, settings, _ in read for name in settings))
+    if differing:
+        names = [name for name in names if len({repr(settings.get(name)) for _, settings, _ in read}) > 1]
+    known = list(dict.fromkeys(name for _, _, ends in read for end in ends for name in end))
+    columns = [name for name in known if name in _STATE] + _chosen([one for one in known if one not in _STATE], probes)
+    return [
+        head | {name: settings.get(name) for name in names} | {name: end.get(name) for name in columns}
+        for head, settings, ends in read
+        for end in ends
+    ]
+
+
+_STATE = ("seed", "status", "time")
+
+
+def _chosen(known: list[str], probes: Sequence[str]) -> list[str]:
+    """Return the variables of some probes; ``kernel`` stands for ``kernel.drift`` and its siblings."""
+    found: dict[str, None] = {}
+    for probe in probes:
+        of_probe = [name for name in known if name == probe or name.startswith(f"{probe}.")]
+        if not of_probe:
+            raise UserError(f"No run has one number per seed for a probe '{probe}'. {suggest(probe, known)}")
+        found |= dict.fromkeys(of_probe)
+    return list(found) if probes else known
+
+
+def _ends(run: xr.Dataset, each_seed: bool) -> Rows:
+    """Return status, last time and last values of a run, as a mean over seeds or for each seed."""
+    run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims("seed")
+    places, ended = range(run.sizes["seed"]), statuses(run)
+    rows: Rows = []
+    for some in [[place] for place in places] if each_seed else [list(places)]:
+        row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed and "seed" in run.coords else {}
+        row["status"] = ", ".join(dict.fromkeys(ended[place] for place in some if place < len(ended)))
+        if marked := _not_finite(run.isel(seed=some)) if each_seed else str(run.attrs.get("nonfinite", "")):
+            row["status"] += f"; not finite: {marked}"
+        row["time"] = float(run["time"].values[-1]) if run.sizes.get("time") else math.nan
+        rows.append(row | last_values(run.isel(seed=some)))
+    return rows
+
+
+def _not_finite(run: xr.Dataset) -> str:
+    numbers = {str(name): one.values for name, one in run.data_vars.items() if one.dtype.kind in "fc"}
+    return ", ".join(name for name, values in numbers.items() if not np.isfinite(values).all())
+
+
+def last_values(run: xr.Dataset) -> dict[str, float]:
+    """Return the last value of every quantity that is one number per seed, as a mean over seeds."""
+    scalars = (("seed", "time"), ("seed",))
+    ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}
+    return {name: float(np.mean(values[:, -1] if values.ndim == 2 else values)) for name, values in ends.items()}
+
+
+def _settings(run: xr.Dataset) -> dict[str, Any]:
+    recipe = recipe_table(run.attrs.get("recipe"))
+    found: dict[str, Any] = {}
+    for name, value in recipe.items():
+        if name == "probes":
+            found[name] = ", ".join(probe_names(recipe))
+        elif name in ("data", "network", "flow"):
+            found |= _flat({"kind": value} if isinstance(value, str) else value, name)
+        elif name != "name":
+            found |= _flat(value, name)
+    return found
+
+
+def _flat(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {name: json.dumps(value) if isinstance(value, list) else value}
+    return {key: leaf for part, one in value.items() for key, leaf in _flat(one, f"{name}.{part}").items()}
+
+
+# ---------------------------------------------------------------- as text
+
+
+def as_csv(rows: Rows) -> str:
+    """Return rows as CSV, with all digits; what a run does not have is an empty cell, and what is not finite is nan."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def as_plain(rows: Rows) -> Rows:
+    """Return rows that JSON can hold: a value that is not finite becomes None."""
+
+    def plain(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return [{name: plain(value) for name, value in row.items()} for row in rows]
