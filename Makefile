@@ -7,16 +7,16 @@ BIN := .venv/bin
 LOWEST ?= tests/test_activations.py tests/data tests/flows tests/kernels tests/lab tests/networks tests/test_losses.py tests/test_bad_calls.py
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test test-slow test-torch test-lowest test-all lint bench reproduce docs wheel clean
+.PHONY: demo test test-slow test-torch test-lowest test-all chaos chaos-short lint bench reproduce docs wheel clean
 
 demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
 
 test: .venv/.dev  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not slow and not chaos"
 
 test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "slow and not chaos"
 
 test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
 	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/networks/test_one_model_everywhere.py \
@@ -28,8 +28,14 @@ test-lowest: .venv/.dev  ## the fast tests of the core with the lowest versions 
 	  "pytest>=8.3" "pytest-xdist>=3.6" "hypothesis>=6.100" "beartype>=0.20"
 	.venv/lowest/bin/python -m pytest -n auto --dist worksteal -m "not slow" $(LOWEST)
 
-test-all: .venv/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15
+test-all: .venv/.dev  ## all tests but the chaos suite
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not chaos"
+
+chaos: .venv/.dev  ## random kills, damaged files, mutated recipes, many processes: about two hours on two idle cores
+	$(BIN)/python tests/chaos --long
+
+chaos-short: .venv/.dev  ## the same with few trials, some minutes
+	$(BIN)/python -m pytest -m chaos -s tests/chaos
 
 lint: .venv/.dev  ## style, types and the import contract
 	$(BIN)/ruff check

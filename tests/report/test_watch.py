@@ -3,6 +3,8 @@
 import hashlib
 import http.client
 import json
+import os
+import subprocess
 import threading
 import time
 
@@ -12,7 +14,7 @@ import pytest
 
 from made_up import filmed, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Note, Store
+from unlazy.lab import Note, Store, claims
 from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page, plain
 
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}"
@@ -102,28 +104,28 @@ def test_json_has_all_curves_as_numbers_and_files_in_full(tmp_path):
     assert ">t = 0</text>" in text
 
 
-def test_a_damaged_checkpoint_is_an_interrupted_run(tmp_path):
+def test_a_damaged_checkpoint_is_named(tmp_path):
     path = tmp_path / "stopped-0123456789ab.checkpoint"
     checkpoint(path, np.arange(1000.0))
     whole = bytearray(path.read_bytes())
     whole[200] ^= 255  # its checksum is wrong now
     path.write_bytes(whole)
     (job,) = jobs(tmp_path)
-    assert (job.state, job.clock) == ("interrupted", None)
+    assert (job.state, job.clock) == ("unreadable", None)
 
 
 def test_a_checkpoint_of_a_run_that_goes_on_is_not_told_twice(tmp_path):
     live = note(tmp_path)
     checkpoint(tmp_path / f"{live.name.removesuffix('.live.json')}.checkpoint")
     (tmp_path / "cut-000000000000.checkpoint").write_bytes(b"PK")
-    assert [job.state for job in jobs(tmp_path)] == ["running", "interrupted"]
+    assert [job.state for job in jobs(tmp_path)] == ["running", "unreadable"]
 
 
-def test_what_is_not_whole_is_left_out(tmp_path):
+def test_what_is_not_whole_is_named(tmp_path):
     (tmp_path / "cut-0.nc").write_bytes(b"no netCDF")
     (tmp_path / "cut-0.live.json").write_text("{")
-    assert jobs(tmp_path) == []
-    assert "There are no runs in this folder yet" in page(tmp_path, whole=True)
+    assert [(job.file, job.state) for job in jobs(tmp_path)] == [("cut-0.nc", "unreadable")]
+    assert "is not a stored run" in page(tmp_path, whole=True)
 
 
 def test_a_result_that_is_replaced_is_read_again(tmp_path):
@@ -237,3 +239,18 @@ def test_a_folder_that_goes_is_said(tmp_path, served):
     assert status == 503
     assert "There is no folder" in text
     tmp_path.mkdir()
+
+
+@pytest.mark.parametrize("how", ["its process has ended", "it is silent for long"])
+def test_a_run_whose_process_was_killed_is_not_running(tmp_path, how):
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    process = claims.this_process()
+    path = note(tmp_path, process=process | {"pid": ended.pid} if how.startswith("its") else {})
+    if how.startswith("it is"):
+        os.utime(path, (1000.0, 1000.0))
+    (job,) = jobs(tmp_path)
+    assert (job.state, job.seconds_left) == ("killed", None)
+    assert "not running any more" in page(tmp_path, whole=False)
+    note(tmp_path, process=process)
+    assert [job.state for job in jobs(tmp_path)] == ["running"]

@@ -20,12 +20,14 @@ from unlazy.cli.application import (
     begin,
     count,
     in_lab,
+    interruptible,
     must_exist,
     screen,
 )
 
 
 @app.command
+@interruptible
 def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
     """Run one quick panel of each paper and write a report.
 
@@ -58,6 +60,7 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
 
 
 @app.command
+@interruptible
 def reproduce(
     panel: str,
     /,
@@ -122,6 +125,7 @@ def reproduce(
 
 
 @app.command
+@interruptible
 def run(
     recipe: Path,
     /,
@@ -178,6 +182,7 @@ def run(
 
 
 @app.command
+@interruptible
 def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("runs"), json: Json = False) -> int:
     """Run a recipe and report which theorems apply to it, and whether they hold.
 
@@ -231,10 +236,12 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     """
     from unlazy.report.terminal import print_benchmarks
 
-    folders = [base / "benchmarks" for base in (Path.cwd(), Path(__file__).parents[3])]
-    folder = next(filter(Path.is_dir, folders), None)
-    if folder is None:
-        raise UserError("There is no folder 'benchmarks' here: call this command in a clone of the source.")
+    folder = Path(__file__).parents[3] / "benchmarks"  # never that of the current folder, which may be anybody's
+    if not folder.is_dir():
+        raise UserError(
+            "The benchmarks are not part of the installed package: install unlazy from a clone of the source "
+            "by `pip install -e .`, and call this command again."
+        )
     known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
     if name is not None and name not in known:
         raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")

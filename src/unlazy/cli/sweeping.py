@@ -19,6 +19,7 @@ from unlazy.cli.application import (
     begin,
     count,
     in_lab,
+    interruptible,
     must_exist,
     screen,
 )
@@ -30,6 +31,7 @@ DryRun = Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_d
 
 
 @app.command
+@interruptible
 def sweep(
     file: Path,
     /,
@@ -95,6 +97,7 @@ def sweep(
 
 
 @app.command
+@interruptible
 def phase(
     file: Path,
     /,

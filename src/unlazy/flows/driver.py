@@ -27,6 +27,7 @@ from unlazy._files import atomic_write
 from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
 from unlazy._registry import kebab
+from unlazy._signals import check
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
@@ -164,7 +165,7 @@ class Driver:
         return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
     def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
-        """Run to the last save time; Ctrl-C stops between two slices and loses nothing.
+        """Run to the last save time; Ctrl-C, or a signal that is deferred, stops between two slices and loses nothing.
 
         Parameters
         ----------
@@ -182,6 +183,7 @@ class Driver:
                 while len(self.records) < len(self.asked):
                     amount = self._head_for_next()
                     while self._underway():
+                        check()
                         before = time.perf_counter()
                         self._advance(budget)
                         took, self.seconds = time.perf_counter() - before, already + time.perf_counter() - begun
@@ -195,6 +197,7 @@ class Driver:
                         if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
                             checkpoint()
                             saved = time.perf_counter()
+                    check()
                     if not np.all(failed(self.state.code)):
                         self._record(check=True)
                     if np.all(failed(self.state.code)):

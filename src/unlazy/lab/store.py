@@ -8,9 +8,7 @@ and renamed when it is complete, and has checksums that are verified on reading.
 
 from __future__ import annotations
 
-import contextlib
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._files import labelled, writable, write, writing
+from unlazy._errors import UserError
+from unlazy._files import clean, labelled, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
 from unlazy.flows.trajectory import nonfinite
 from unlazy.lab import tracks
@@ -30,7 +29,7 @@ from unlazy.lab.tracks import Parts, Track
 __all__ = ["Store", "assemble", "read_run", "statuses"]
 
 LIVE = ".live.json"  # the suffix of the note of a run in progress
-_LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
+FOLDERS = ("trajectories", "panels", "certificates", "diagnoses")  # folders in the folder of results
 
 
 class Store:
@@ -66,15 +65,18 @@ class Store:
         """Create the folder, and raise a `UserError` if nothing can be written there."""
         for folder in (self.folder, self.folder / "trajectories"):
             writable(folder, "Results", "--out")
-            for path in folder.glob(".*.part"):  # left behind by processes that were killed
-                with contextlib.suppress(OSError):
-                    if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
-                        path.unlink()
+        for folder in (self.folder, *(self.folder / name for name in FOLDERS)):
+            clean(folder)
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
         """Return the stored view of ``recipe``, or None if there is none."""
         path = self.path(recipe)
-        return read_run(path) if path.exists() else None
+        if not path.exists():
+            return None
+        run = read_run(path)
+        if run.attrs.get("digest") != recipe.digest:
+            raise UserError(f"'{path}' holds the result of another recipe: delete it and run the recipe again.")
+        return run
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
         """Store the view of a recipe atomically."""
@@ -92,7 +94,7 @@ class Store:
         """Read all tracks of a trajectory, without their snapshots and states."""
         found: list[Track] = []
         while (path := self._track(trajectory, len(found))).exists():
-            found.append(tracks.load(path))
+            found.append(tracks.load(path, trajectory))
         return found
 
     def _track(self, trajectory: str, number: int) -> Path:
@@ -102,8 +104,8 @@ class Store:
         """Store a track in its own file, or in a new one."""
         path = track.path or self._track(trajectory, len(self.tracks(trajectory)))
         with writing("The result", path, "free some space"):
-            tracks.save(track, path)
-        return tracks.load(path)
+            tracks.save(track, path, trajectory)
+        return tracks.load(path, trajectory)
 
 
 def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from unlazy._terminal import bar
 
 _OF_HDF5 = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are not the run's own
 _NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+_MORE_THAN_FILE = 64 * 2**20  # bytes by which the arrays of a stored run may exceed the file, which is not compressed
+_LONGEST = 100_000  # entries of an attribute
 _NOT_WHOLE = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError)
 
 
@@ -39,24 +42,82 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
-        if (run := _quick(path)) is not None:
-            return run
-        _refuse_links(path)
-        with xr.open_dataset(path, engine="h5netcdf") as stored:
-            run = stored.load()
+        _check_contents(path)
+        run = _quick(path)
+        if run is None:
+            with xr.open_dataset(path, engine="h5netcdf") as stored:
+                run = stored.load()
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
-    except _NOT_WHOLE as error:
-        raise UserError(
-            f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short; {again}"
-        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # whatever libraries raise on a damaged file
+        kind = "is cut short or damaged" if _is_hdf5(path) else "is not a stored run, or damaged in its first bytes"
+        raise UserError(f"'{path}' {kind} ({type(error).__name__}): {again}") from None
     if CHECKSUM not in run.attrs:
         if "recipe" in run.attrs:
             raise UserError(f"'{path}' was stored by a version of unlazy that wrote no checksums: {again}")
         raise UserError(f"'{path}' is not a run stored by unlazy: move it away.")
     if run.attrs[CHECKSUM] != checksum(run):
         raise UserError(f"'{path}' was changed or damaged after it was stored (its checksum is wrong): {again}")
+    if odd := _odd(run):
+        raise UserError(f"'{path}' is not a run stored by unlazy ({odd}): move it away.")
     return run
+
+
+def _odd(run: xr.Dataset) -> str:
+    """Say what is odd about a run that has a checksum; empty for a run as `assemble` and `Lab.keep` make them."""
+    for name in ("seed", "time"):
+        values = run[name].values if name in run.coords else np.zeros(0)
+        if run[name].dims != (name,) if values.size else True:
+            return f"it has no coordinate '{name}'"
+        if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            return f"the coordinate '{name}' is not finite numbers"
+    for name, values in run.data_vars.items():
+        if values.dtype.kind not in "biufc" or "seed" not in values.dims:
+            return f"'{name}' is not numbers for each seed"
+    seconds = run.attrs.get("seconds", 0.0)
+    if not isinstance(seconds, int | float | np.number) or not np.isfinite(seconds):
+        return "its seconds are not a number"
+    return ""
+
+
+def _is_hdf5(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+    except OSError:
+        return False
+
+
+def _check_contents(path: Path) -> None:
+    """Refuse a file that reaches other files, or that asks for more memory than its own size and 64 MiB.
+
+    Stored runs are arrays of numbers in one group, not compressed. External storage, virtual arrays and links could
+    read any file; arrays that are declared but not stored, or compressed, could ask for any amount of memory.
+    """
+    room = path.stat().st_size + _MORE_THAN_FILE
+
+    def refuse(name: str, what: str) -> UserError:
+        return UserError(f"'{path}' is refused: '{name}' {what}, which no run stored by unlazy does: move it away.")
+
+    with h5py.File(path, "r") as file:
+        for name in map(str, file):
+            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+                raise refuse(name, "is a link")
+            item = file[name]
+            if not isinstance(item, h5py.Dataset) or item.dtype.kind == "O":
+                raise refuse(name, "is not an array of numbers")
+            if item.external or item.is_virtual:
+                raise refuse(name, "is stored in another file")
+            room -= max(item.nbytes, math.prod(item.chunks or ()) * item.dtype.itemsize if item.chunks else 0)
+            if room < 0:
+                raise refuse(name, "asks for much more memory than the file has bytes")
+        for owner in (file, *(file[name] for name in file)):
+            for name in owner.attrs:
+                shape = owner.attrs.get_id(name).shape
+                if shape is not None and math.prod(shape) > _LONGEST:
+                    raise refuse(name, "is an attribute of too many entries")
 
 
 def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
@@ -127,15 +188,3 @@ def _plain(value: Any) -> Any:
 def _is_large(item: h5py.Dataset, size: int) -> bool:
     """Whether an array is in another file, or is declared to be much larger than its file is."""
     return bool(item.external or item.is_virtual or item.nbytes > 1100 * size)
-
-
-def _refuse_links(path: Path) -> None:
-    """Refuse a file whose arrays are in other files, or are declared to be much larger than the file is."""
-    size = path.stat().st_size
-
-    def check(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and _is_large(item, size):
-            raise ValueError(name)
-
-    with h5py.File(path, "r") as file:
-        file.visititems(check)

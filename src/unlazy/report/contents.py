@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 import xarray as xr
@@ -18,6 +18,9 @@ from unlazy.lab import gather as gather_sweep
 from unlazy.lab.manifest import SUFFIX
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
 from unlazy.report.record import Record, digest, read_record, records, seed_spans
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Contents:
     records: list[Record] = field(default_factory=list)
     runs: dict[Path, xr.Dataset] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
-    findings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    findings: dict[str, list[Any]] = field(default_factory=dict)
     diagnoses: list[Diagnosed] = field(default_factory=list)
     sweeps: list[tuple[Manifest, xr.Dataset]] = field(default_factory=list)
 
@@ -56,7 +59,7 @@ class Contents:
             The record of the panel.
         """
         found = {label: self.files.get(name) for label, name in record.digests.items()}
-        return {label: read_run(path) for label, path in found.items() if path is not None}
+        return _usable({label: path for label, path in found.items() if path is not None}, read_run)
 
     def add_sweep(self, path: Path) -> None:
         """Add a sweep; one that cannot be read, or of which nothing is stored, is left out with a warning.
@@ -93,13 +96,14 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
-            contents.diagnoses += [read_diagnosis(one) for one in sorted((path / "diagnoses").glob("*.json"))]
+            stored = {one: one for one in sorted((path / "diagnoses").glob("*.json"))}
+            contents.diagnoses += _usable(stored, read_diagnosis).values()
         elif path.name.endswith(SUFFIX):
             contents.add_sweep(path)
         elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
-            contents.diagnoses.append(read_diagnosis(path))
+            contents.diagnoses += _usable({path: path}, read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file():
-            contents.records.append(read_record(path))
+            contents.records += _usable({path: path}, read_record).values()
         elif path.suffix == ".nc" and path.is_file():
             alone.append(path)
         else:
@@ -112,14 +116,24 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
         contents.diagnoses = alone = []
     of_panels = {name for record in contents.records for name in record.digests.values()}
     of_sweeps = {point.file for manifest, _ in contents.sweeps for point in manifest.points}
-    for path in dict.fromkeys(alone):
-        if path.stem.rpartition("-")[2] not in of_panels and path.name not in of_sweeps:
-            contents.runs[path] = read_run(path)
+    own = [path for path in dict.fromkeys(alone) if path.stem.rpartition("-")[2] not in of_panels]
+    contents.runs = _usable({path: path for path in own if path.name not in of_sweeps}, read_run)
     if not (contents.records or contents.runs or contents.diagnoses or contents.sweeps):
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
     contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))
     return contents
+
+
+def _usable(paths: Mapping[K, Path], read: Callable[[Path], V]) -> dict[K, V]:
+    """Read files, and leave out, with a warning, those that cannot be used."""
+    found: dict[K, V] = {}
+    for key, path in paths.items():
+        try:
+            found[key] = read(path)
+        except UserError as error:
+            skip(error)
+    return found
 
 
 def _number(panel: str) -> int:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unlazy._signals import note_progress
 from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
 from unlazy.lab.estimates import Preview
@@ -277,6 +278,7 @@ class Display:
 
     def __call__(self, recipe: Recipe, share: float, note: str) -> None:
         """Show how far a recipe is."""
+        note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
         name = recipe.digest
         if self.whole is not None and share >= 1 and name not in self.shares:
             self.stored += 1  # it was there before, which says nothing about the time that others take
