@@ -3,9 +3,11 @@ PYTHON ?= python3
 # The benchmarks' baseline. Where a build without GPU support is to be had, name it here.
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
+# What `make test-lowest` runs; the other tests need packages that only developers have.
+LOWEST ?= tests/test_activations.py tests/data tests/flows tests/kernels tests/lab tests/networks tests/test_losses.py tests/test_bad_calls.py
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test test-slow test-torch test-all lint bench reproduce docs wheel clean
+.PHONY: demo test test-slow test-torch test-lowest test-all lint bench reproduce docs wheel clean
 
 demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
@@ -17,7 +19,14 @@ test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
 
 test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
-	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/flows/test_recorder.py
+	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/networks/test_one_model_everywhere.py \
+	  tests/flows/test_recorder.py
+
+test-lowest: .venv/.dev  ## the fast tests of the core with the lowest versions that pyproject.toml allows
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/lowest
+	$(BIN)/uv pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct -e . \
+	  "pytest>=8.3" "pytest-xdist>=3.6" "hypothesis>=6.100" "beartype>=0.20"
+	.venv/lowest/bin/python -m pytest -n auto --dist worksteal -m "not slow" $(LOWEST)
 
 test-all: .venv/.dev  ## all tests
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15

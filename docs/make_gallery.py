@@ -7,13 +7,20 @@ line through the others are left out: a twentieth of the width of a line, and of
 
 from __future__ import annotations
 
+import functools
 import itertools
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import msgspec
+
+from unlazy._errors import UserError
+from unlazy.lab import parse
+from unlazy.lab.identity import identify
 from unlazy.papers import Claim, Panel, Reference, panels
 from unlazy.papers.outcomes import tally
 from unlazy.report.record import EARLIER_RULES, Record, read_record, stem
@@ -28,8 +35,13 @@ ours, and the paper's words beside each claim.
 
 A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
 too few of them). Records that say "judged under earlier rules" are older than these four outcomes: a claim held or did
-not hold, by a threshold on means or medians over seeds.
+not hold, by a threshold on means or medians over seeds. Where runs are still stored, `unlazy reproduce PANEL --scale
+paper --stored` judges them by the present rules without training again; those of these records were not kept. A record
+"made with earlier settings" shows other runs than the panel has now, and waits to be run again.
 """
+EARLIER_SETTINGS = "made with earlier settings"
+# Times of these panels follow from their data, without which their recipes cannot be stated.
+FROM_DATA = {"zhou2023/prediction", "zhou2023/theorem-1"}
 
 
 def kept() -> list[Record]:
@@ -37,9 +49,44 @@ def kept() -> list[Record]:
     return sorted(map(read_record, FOLDER.glob("*.json")), key=lambda record: (_order(record.panel), record.scale))
 
 
-def page(records: Sequence[Record]) -> str:
-    """Write the gallery."""
-    return "\n".join([HEAD, *map(_section, records)])
+def is_earlier(record: Record, every: Sequence[Panel]) -> bool:
+    """Whether a panel has other data, networks, methods or ends now than those of its record.
+
+    Parameters
+    ----------
+    record
+        The record.
+    every
+        All panels.
+    """
+    found = [panel for panel in every if panel.key == record.panel]
+    if not found or record.panel in FROM_DATA:
+        return False
+    try:
+        made = set(map(_trained, record.recipes.values()))
+    except UserError:
+        return True  # with names or options that are no longer known
+    return made != {_trained(recipe.json()) for recipe in found[0].recipes(record.scale).values()}
+
+
+@functools.cache
+def _trained(recipe: str) -> tuple[str, float]:
+    """Identify what a recipe trains and for how long, whatever its seeds and probes."""
+    one = msgspec.structs.replace(parse(json.loads(recipe)), seed=0, seeds=1)
+    return identify(one).trajectories[0], float(one.grid()[-1])
+
+
+def page(records: Sequence[Record], every: Sequence[Panel]) -> str:
+    """Write the gallery.
+
+    Parameters
+    ----------
+    records
+        The records of the gallery.
+    every
+        All panels.
+    """
+    return "\n".join([HEAD, *(_section(record, is_earlier(record, every)) for record in records)])
 
 
 def _order(panel: str) -> tuple[str, str, int, str]:
@@ -48,7 +95,7 @@ def _order(panel: str) -> tuple[str, str, int, str]:
     return paper, kind, int(number or 0), name
 
 
-def _section(record: Record) -> str:
+def _section(record: Record, earlier: bool) -> str:
     took = f"{record.seconds:.0f} seconds" if record.seconds < 120 else f"{record.seconds / 60:.0f} minutes"
     rows = [f"| {_cell(claim.text)} | {_cell(claim.measured)} | {_outcome(claim)} |" for claim in record.claims]
     numbers = [
@@ -61,6 +108,7 @@ def _section(record: Record) -> str:
         [
             f"## {record.paper}, {record.title[0].lower()}{record.title[1:]}\n",
             f"![{_cell(record.title)}: {_cell(record.settings)}](gallery/{stem(record.panel, record.scale)}.svg)\n",
+            *([f"**This record was {EARLIER_SETTINGS}.**\n"] if earlier else []),
             f"{record.settings}. {record.caption}\n",
             "| claim | measured | |\n|---|---|---|",
             *rows,
@@ -100,7 +148,8 @@ Ours is the mean over seeds ± their standard deviation (SD). The distance is re
 units of our SD. The two *agree* if the authors' number lies in the 95 % interval that our runs predict for it, and
 *differ* if it lies outside; a single seed, a very wide interval or runs of another size leave the comparison
 *undecided*. Where a paper prints no number, the claim stands beside the paper's words. Outcomes of claims are those of
-the [gallery](gallery.md).
+the [gallery](gallery.md). Records made with earlier settings show other runs than their panels have now; they are not
+counted, and wait to be run again.
 """
 NO_NUMBERS = "No number of the authors can be compared one to one: the paper's words stand beside the claims."
 OLDER = "This record is older than the comparison of numbers: only claims can be shown until the panel is run again."
@@ -116,39 +165,58 @@ def fidelity(records: Sequence[Record], every: Sequence[Panel]) -> str:
     every
         All panels, of which those without a record are listed too.
     """
-    parts = [FIDELITY, _counts(records, every)]
+    earlier = {stem(record.panel, record.scale) for record in records if is_earlier(record, every)}
+    parts = [FIDELITY, _counts(records, every, earlier)]
     names = sorted({panel.key for panel in every} | {record.panel for record in records}, key=_order)
     for paper, members in itertools.groupby(names, key=lambda name: name.partition("/")[0]):
         parts.append(f"## {paper}\n\n| panel | scale | seeds | commit | numbers | claims |\n|---|---|---|---|---|---|")
         shown = [(name, [record for record in records if record.panel == name]) for name in members]
-        parts += [_row(name, record) for name, found in shown for record in found or [None]]
-        parts += [_compared(record) for _, found in shown for record in found]
+        parts += [_row(name, record, earlier) for name, found in shown for record in found or [None]]
+        parts += [_compared(record, earlier) for _, found in shown for record in found]
     return "\n".join(parts)
 
 
-def _counts(records: Sequence[Record], every: Sequence[Panel]) -> str:
-    run = {record.panel for record in records if record.scale == "paper"}
-    claims = tally(claim.outcome for record in records for claim in record.claims)
-    earlier = sum(claim.judgement.test == EARLIER_RULES for record in records for claim in record.claims)
-    numbers = _numbers([one for record in records for one in record.references or ()])
+def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collection[str]) -> str:
+    now = [record for record in records if stem(record.panel, record.scale) not in earlier]
+    run = {record.panel for record in now if record.scale == "paper"}
+    every_claim = [claim for record in now for claim in record.claims]
+    old_rules = sum(claim.judgement.test == EARLIER_RULES for claim in every_claim)
+    numbers = _numbers([one for record in now for one in record.references or ()])
     missing = sum(panel.key not in run for panel in every)
+    have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
+    outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
     return (
-        f"{len(run)} panels have a record at paper scale, and {missing} were not run yet at that scale. {claims}; "
-        f"{earlier} of all claims were judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
+        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} "
+        f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
+        f"{old_rules} of these {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
 
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
+
+
 def _numbers(references: Sequence[Reference]) -> str:
+    """Count how numbers compare: "12 agree, 1 differs, 4 undecided"."""
     found = Counter(one.agreement for one in references)
-    return ", ".join(f"{found[word]} {word}" for word in ("agrees", "differs", "undecided") if found[word])
+    words = {"agrees": "agree", "differs": "differ", "undecided": "undecided"}
+    return ", ".join(f"{found[one]} {_verb(found[one], one, many)}" for one, many in words.items() if found[one])
 
 
-def _row(name: str, record: Record | None) -> str:
+def _row(name: str, record: Record | None, earlier: Collection[str]) -> str:
     if record is None:
         return f"| {name} | not run yet at paper scale | | | | |"
     seeds = f"{record.seeds}" + (f" (the panel has {record.usual_seeds})" if record.fewer_seeds else "")
     numbers = "not compared" if record.references is None else _numbers(record.references) or "no number"
     claims = tally(claim.outcome for claim in record.claims)
+    if stem(record.panel, record.scale) in earlier:
+        numbers, claims = "", EARLIER_SETTINGS
+    elif all(claim.judgement.test == EARLIER_RULES for claim in record.claims):
+        claims += ", under earlier rules"
     return f"| {name} | {record.scale} | {seeds} | {_commit(record)} | {numbers} | {claims} |"
 
 
@@ -157,7 +225,7 @@ def _commit(record: Record) -> str:
     return f"`{commit}`" + (" with uncommitted changes" if changed else "")
 
 
-def _compared(record: Record) -> str:
+def _compared(record: Record, earlier: Collection[str]) -> str:
     rows = [
         f"| {_cell(one.name)} | {one.ours_in_words} | {one.authors_in_words} ({_cell(one.source)}) | "
         f"{one.distance} | **{one.agreement}** ({_cell(one.judgement.test)}) |"
@@ -168,6 +236,8 @@ def _compared(record: Record) -> str:
         for claim in record.claims
     ]
     note = OLDER if record.references is None else "" if record.references else NO_NUMBERS
+    if stem(record.panel, record.scale) in earlier:
+        note = f"**This record was {EARLIER_SETTINGS}**: its outcomes are not those of the panel as it is now."
     return "\n".join(
         [
             f"\n### {record.panel}\n",
@@ -251,6 +321,6 @@ def _distance(point: tuple[float, float], start: tuple[float, float], end: tuple
 if __name__ == "__main__":
     for figure in FOLDER.glob("*.svg"):
         figure.write_text(compact(figure.read_text(encoding="utf-8")), encoding="utf-8")
-    found = kept()
-    (FOLDER.parent / "gallery.md").write_text(page(found), encoding="utf-8")
-    (FOLDER.parent / "fidelity.md").write_text(fidelity(found, own_panels()), encoding="utf-8")
+    found, every = kept(), own_panels()
+    (FOLDER.parent / "gallery.md").write_text(page(found, every), encoding="utf-8")
+    (FOLDER.parent / "fidelity.md").write_text(fidelity(found, every), encoding="utf-8")

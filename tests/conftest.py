@@ -5,22 +5,31 @@ import gc
 import os
 from pathlib import Path
 
-from jaxtyping import install_import_hook
-
-with install_import_hook("unlazy", "typechecker.check"):
-    import unlazy.activations
-    import unlazy.data
-    import unlazy.flows
-    import unlazy.losses
-    import unlazy.networks
-    import unlazy.probes  # noqa: F401
-
-import jax
-import jax.monitoring
 import pytest
 
-jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_numpy_rank_promotion", "raise")
+
+def pytest_configure(config):
+    """Import the package with its annotations checked, except in a process that only hands out tests to workers."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        gc.enable()
+        return
+    import jax
+    import jax.monitoring
+    from jaxtyping import install_import_hook
+
+    import typechecker  # noqa: F401  (before the hook decorates anything)
+
+    with install_import_hook("unlazy", "typechecker.check"):
+        import unlazy.activations
+        import unlazy.data
+        import unlazy.flows
+        import unlazy.losses
+        import unlazy.networks
+        import unlazy.probes  # noqa: F401
+
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.monitoring.register_event_duration_secs_listener(_compilations)
 
 
 class Compilations:
@@ -35,7 +44,6 @@ class Compilations:
 
 
 _compilations = Compilations()
-jax.monitoring.register_event_duration_secs_listener(_compilations)
 
 
 @pytest.fixture
@@ -46,6 +54,8 @@ def compilations():
 
 @pytest.fixture
 def key():
+    import jax
+
     return jax.random.key(2026)
 
 
@@ -62,6 +72,11 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.nodeid in slow:
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    gc.freeze()  # modules and tests stay, and later collections need not visit them
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,6 +97,8 @@ def pytest_runtest_teardown(item, nextitem):
     """Let go of compiled functions in time: each keeps some memory maps, and XLA crashes where there are no more."""
     _compilations.tests += 1
     if _compilations.tests % 25 == 0 and _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _ENOUGH:
+        import jax
+
         jax.clear_caches()
         gc.collect()
 

@@ -1,4 +1,7 @@
-"""One function, tanh(tanh(x W0 + b0) W1 + b1) W2 + b2, in every library whose models can be wrapped."""
+"""One perceptron with three hidden layers of tanh neurons, in every library whose models can be wrapped.
+
+``moved`` adds that multiple of a fixed direction to all weights, as training would.
+"""
 
 import functools
 import itertools
@@ -11,14 +14,17 @@ import pytest
 
 from unlazy.data import Dataset
 
-SIZES = (3, 5, 4, 2)
+SIZES = (3, 5, 4, 6, 2)
 
 
-def weights(dtype=float):
+def weights(moved=0.0):
     """Pairs of a kernel (inputs, outputs) and a bias."""
-    rng = np.random.default_rng(0)
-    pairs = itertools.pairwise(SIZES)
-    return [(rng.normal(size=(a, b)).astype(dtype), rng.normal(size=b).astype(dtype)) for a, b in pairs]
+    rng, way = np.random.default_rng(0), np.random.default_rng(2)
+
+    def drawn(*shape):
+        return rng.normal(size=shape) + moved * way.normal(size=shape)
+
+    return [(drawn(a, b), drawn(b)) for a, b in itertools.pairwise(SIZES)]
 
 
 def samples(n=6, outputs=2):
@@ -28,13 +34,15 @@ def samples(n=6, outputs=2):
 
 
 def by_hand(x):
-    (w0, b0), (w1, b1), (w2, b2) = weights()
-    return np.tanh(np.tanh(x @ w0 + b0) @ w1 + b1) @ w2 + b2
+    *hidden, (w, b) = weights()
+    for into, bias in hidden:
+        x = np.tanh(x @ into + bias)
+    return x @ w + b
 
 
-def equinox():
-    mlp = eqx.nn.MLP(SIZES[0], SIZES[-1], SIZES[1], 2, activation=jnp.tanh, key=jax.random.key(0))
-    for index, (kernel, bias) in enumerate(weights()):
+def equinox(moved=0.0):
+    mlp = eqx.nn.MLP(SIZES[0], SIZES[-1], SIZES[1], 3, activation=jnp.tanh, key=jax.random.key(0))
+    for index, (kernel, bias) in enumerate(weights(moved)):
         linear = eqx.nn.Linear(*kernel.shape, key=jax.random.key(0))
         linear = eqx.tree_at(lambda one: (one.weight, one.bias), linear, (jnp.asarray(kernel.T), jnp.asarray(bias)))
         mlp = eqx.tree_at(lambda one, index=index: one.layers[index], mlp, linear)
@@ -55,8 +63,8 @@ def linen_class():
     return Mlp
 
 
-def linen():
-    found = {f"Dense_{index}": {"kernel": w, "bias": b} for index, (w, b) in enumerate(weights())}
+def linen(moved=0.0):
+    found = {f"Dense_{index}": {"kernel": w, "bias": b} for index, (w, b) in enumerate(weights(moved))}
     return linen_class()(), {"params": found}
 
 
@@ -79,10 +87,10 @@ def nnx_class():
     return nnx, Mlp
 
 
-def nnx():
+def nnx(moved=0.0):
     module, mlp = nnx_class()
     model = mlp(module.Rngs(0))
-    for layer, (w, b) in zip(model.layers, weights(), strict=True):
+    for layer, (w, b) in zip(model.layers, weights(moved), strict=True):
         layer.kernel[...], layer.bias[...] = jnp.asarray(w), jnp.asarray(b)
     return model
 
@@ -100,9 +108,9 @@ def haiku_function():
     return hk.transform(apply)
 
 
-def haiku():
-    names = ["linear", "linear_1", "linear_2"]
-    return haiku_function(), {name: {"w": w, "b": b} for name, (w, b) in zip(names, weights(), strict=True)}
+def haiku(moved=0.0):
+    names = ["linear", "linear_1", "linear_2", "linear_3"]
+    return haiku_function(), {name: {"w": w, "b": b} for name, (w, b) in zip(names, weights(moved), strict=True)}
 
 
 def mlp(params, x):
@@ -112,15 +120,15 @@ def mlp(params, x):
     return x @ w + b[None]
 
 
-def function():
-    return mlp, weights()
+def function(moved=0.0):
+    return mlp, weights(moved)
 
 
-def torch(dtype="float64"):
-    module = pytest.importorskip("torch")
+def torch(moved=0.0):
+    module = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-torch` installs it")
     layers = []
-    for w, b in weights():
-        linear = module.nn.Linear(*w.shape, dtype=getattr(module, dtype))
+    for w, b in weights(moved):
+        linear = module.nn.Linear(*w.shape, dtype=module.float64)
         linear.load_state_dict({"weight": module.tensor(w.T), "bias": module.tensor(b)})
         layers += [linear, module.nn.Tanh()]
     return module.nn.Sequential(*layers[:-1])

@@ -177,3 +177,27 @@ def test_every_package_that_is_imported_is_declared():
                 known = {one.lower().replace("_", "-") for one in distributions.get(package, [package])}
                 fine = package in sys.stdlib_module_names or package in elsewhere or known & declared
                 assert fine, f"{path.name} imports {package}, which pyproject.toml does not declare"
+
+
+def test_the_page_on_architecture_is_true():
+    """A walk of fewer than 30 steps, through files that exist; a row for every package, and its order of imports."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walk = page.partition("## One sample")[2].partition("\n## ")[0]
+    steps = [int(number) for number in re.findall(r"^(\d+)\. ", walk, re.MULTILINE)]
+    assert steps == list(range(1, len(steps) + 1))
+    assert 20 < len(steps) < 30
+    named = re.findall(r"`(\w+(?:/\w+)*(?:/|\.py))`", page)
+    assert len(named) > 30
+    missing = [name for name in named if not ((SOURCE / name).exists() or (ROOT / name).exists())]
+    assert not missing, f"docs/architecture.md names files that are not there: {missing}"
+
+    table = page.partition("## Packages")[2].partition("Imports point")[0]
+    public = {module.name for module in pkgutil.iter_modules(unlazy.__path__) if not module.name.startswith("_")}
+    assert {name.removesuffix("/").removesuffix(".py") for name in re.findall(r"`(\w+(?:/|\.py))`", table)} == public
+
+    (contract,) = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = [one.removeprefix("unlazy.") for layer in contract["layers"] for one in layer.split(" | ")]
+    order = re.findall(r"`(\w+)`", page.partition("Imports point")[2].partition("`make lint`")[0])
+    assert order == [name for name in layers if name in public and name != "testing"]

@@ -260,6 +260,20 @@ def test_a_panel_is_reproduced_from_end_to_end(call, tmp_path, monkeypatch):
     assert len(list((tmp_path / "runs").glob("*.nc"))) == 8
     monkeypatch.setattr(Driver, "begin", lambda *_: pytest.fail("something was computed again"))
     assert strict_json(call("reproduce", "chen2022/fig1", "--json")[1]) == answer
+    assert strict_json(call("reproduce", "chen2022/fig1", "--stored", "--json")[1]) == answer
+    monkeypatch.setattr(unlazy.papers, "choose", lambda name: [chen2022.fig1, chen2022.fig2])
+    status, out, err = call("reproduce", "chen2022", "--stored", "--json")
+    assert strict_json(out) == answer
+    assert "Not all results are in 'runs', left out: chen2022/fig2." in " ".join(err.split())
+
+
+def test_what_is_not_stored_is_not_computed_where_only_stored_results_are_asked_for(call):
+    status, _, err = call("reproduce", "chen2022/fig1", "--stored")
+    assert status == 2
+    assert "The results of chen2022/fig1 at quick scale are not all in 'runs'" in " ".join(err.split())
+    status, _, err = call("reproduce", "chen2022/fig1", "--stored", "--fresh")
+    assert status == 2
+    assert "choose one of them" in " ".join(err.split())
 
 
 def test_all_claims_that_hold_are_status_0(call, made_up):

@@ -1,6 +1,7 @@
 """Every code block that a reader may type runs, and every recipe shown can be brought to life."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import unlazy.papers
 from unlazy._registry import modules
-from unlazy.papers import Claim, compare
+from unlazy.papers import Claim, choose, compare
 from unlazy.papers.outcomes import certain, increases
 from unlazy.report.record import EARLIER_RULES, Record
 
@@ -96,12 +97,26 @@ def test_pages_name_the_authors_of_their_papers(paper):
     assert f"{', '.join(surnames[:-1])} and {surnames[-1]} ({year})" in page
 
 
+MAKE_NOTEBOOK = load("make_notebook")
+
+
+def test_the_notebook_is_made_from_its_page():
+    """Its code is that of the page, which `test_python_blocks_run` runs."""
+    page, path = MAKE_NOTEBOOK.PAGE.read_text(encoding="utf-8"), MAKE_NOTEBOOK.PAGE.with_suffix(".ipynb")
+    stored = path.read_text(encoding="utf-8")
+    assert stored == MAKE_NOTEBOOK.notebook(page), "run python docs/make_notebook.py"
+    cells = json.loads(stored)["cells"]
+    code = ["".join(one["source"]) for one in cells if one["cell_type"] == "code"]
+    assert code == [block.strip() for block in RUN.BLOCK.findall(page)]
+    assert all(not one["outputs"] for one in cells if one["cell_type"] == "code")
+
+
 MAKE_GALLERY = load("make_gallery")
 
 
 def test_the_gallery_page_is_made_from_its_records():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert page == MAKE_GALLERY.page(MAKE_GALLERY.kept()), "run python docs/make_gallery.py"
+    assert page == MAKE_GALLERY.page(MAKE_GALLERY.kept(), MAKE_GALLERY.own_panels()), "run python docs/make_gallery.py"
 
 
 def test_the_fidelity_page_is_made_from_the_records():
@@ -133,8 +148,10 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
         record(panel="made2099/fig2", references=numbers, seeds=2, made_by={"commit": "0123456789ab (changed)"}),
         record(panel="made2099/fig3", references=None, claims=[Claim("c", "p", "m", certain(True, EARLIER_RULES))]),
     ]
-    page = MAKE_GALLERY.fidelity(made, [SimpleNamespace(key="made2099/fig4")])
-    assert "3 panels have a record at paper scale, and 1 were not run yet" in page
+    every = [SimpleNamespace(key="made2099/fig4")]
+    page = MAKE_GALLERY.fidelity(made, every)
+    assert "3 panels have a record at paper scale with its present settings, and 1 waits to be run" in page
+    assert "Numbers of the authors: 1 differs." in page
     assert "| made2099/fig1 | paper | 5 | `0123456789ab` | no number | 1 of 1 claims hold |" in page
     assert (
         "| made2099/fig2 | paper | 2 (the panel has 5) | `0123456789ab` with uncommitted changes | 1 differs |" in page
@@ -144,9 +161,23 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
     assert "| loss, m = 8 | 1.05 ± 0.07 | 9 (Table 1) | 0.12 times, -1.1e+02 SD | **differs** (95 % " in page
     assert r"| a\|b | 3 | it falls | | **holds** (paired t-test over 3 seeds, p = 0.037; 3 of 3 seeds agree) |" in page
     assert "| c | m | p | | **holds** (judged under earlier rules) |" in page
-    gallery = MAKE_GALLERY.page(made)
+    gallery = MAKE_GALLERY.page(made, every)
     assert "| loss, m = 8 | 1.05 ± 0.07 | 9 | 0.12 times, -1.1e+02 SD | differs |" in gallery
     assert "| c | m | **holds** (judged under earlier rules) |" in gallery
+
+
+def test_a_record_of_other_runs_than_the_panel_has_now_is_not_counted():
+    panel = choose("chen2022/fig1")[0]
+    now = {label: recipe.json() for label, recipe in panel.recipes("paper", 2).items()}
+    assert not MAKE_GALLERY.is_earlier(record(panel=panel.key, recipes=now), [panel])
+    for old, new in (('"width":8192', '"width":8191'), ("50000.0]", "40000.0]"), ('"two-layer"', '"two-layers"')):
+        other = record(panel=panel.key, recipes={label: one.replace(old, new) for label, one in now.items()})
+        assert MAKE_GALLERY.is_earlier(other, [panel])
+    page = MAKE_GALLERY.fidelity([other], [panel])
+    assert "0 panels have a record at paper scale with its present settings, and 1 waits" in page
+    assert "(1 of them with a record made with earlier settings). 0 of 0 claims hold" in page
+    assert "| chen2022/fig1 | paper | 5 | `0123456789ab` |  | made with earlier settings |" in page
+    assert "**This record was made with earlier settings.**" in MAKE_GALLERY.page([other], [panel])
 
 
 @pytest.mark.parametrize("figure", sorted((ROOT / "docs" / "gallery").glob("*.svg")), ids=lambda path: path.stem)

@@ -26,5 +26,5 @@ def article(noun: str) -> str:
 
 def short(value: Any) -> str:
     """Show a value in at most 60 characters."""
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."

@@ -58,6 +58,11 @@ def as_floats(what: str, value: Any) -> Array:
         value = _as_numpy(what, value)
     kind = np.dtype(value.dtype).kind if value.dtype != jnp.bfloat16 else "f"
     if kind == "f":
+        if value.dtype.itemsize < 4:
+            raise UserError(
+                f"{what} is of type {value.dtype}, and flows compute in float32 and float64: convert it by "
+                "astype('float32')."
+            )
         return jnp.asarray(value)
     if kind in "iub":
         return jnp.asarray(value, jnp.result_type(float))

@@ -125,6 +125,7 @@ def _type(annotation: Any, member: Any, name: str) -> str:
     if annotation is inspect.Parameter.empty:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"\b(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", text)
     return re.sub(r"\b(?:unlazy|typing|collections|jaxtyping|pathlib)(?:\.\w+)*\.(?=\w)", "", text)
 
 

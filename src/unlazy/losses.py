@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy._registry import resolve
 from unlazy._types import Outputs, Scalar
@@ -24,7 +25,7 @@ Reduction = Literal["mean", "sum"]
 __all__ = ["CrossEntropy", "CustomLoss", "Logistic", "Loss", "SoftmaxSquared", "Squared", "as_loss"]
 
 
-class Loss(eqx.Module):
+class Loss(Checked):
     """A per-sample cost and how it is reduced over the samples."""
 
     reduction: eqx.AbstractVar[Reduction]
@@ -61,6 +62,16 @@ class Loss(eqx.Module):
 
 def _per_sample(values: Float[Array, "n *k"]) -> Float[Array, " n"]:
     return jnp.sum(values, axis=tuple(range(1, values.ndim)))
+
+
+def _check_probabilities(what: str, y: Outputs) -> None:
+    rows = np.asarray(y)
+    if rows.ndim != 2 or rows.shape[1] < 2 or rows.min() < 0 or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
+        raise UserError(
+            f"{what} needs one-hot labels of shape (n, k), or rows that sum to 1; targets of shape {rows.shape} with "
+            f"entries from {rows.min():g} to {rows.max():g} are not: make class numbers one-hot by "
+            "unlazy.data.one_hot(y), or use Squared."
+        )
 
 
 class Squared(Loss):
@@ -106,12 +117,8 @@ class SoftmaxSquared(Loss):
     half: bool = eqx.field(static=True, default=True)
 
     def check(self, y: Outputs) -> None:
-        """Each sample must have targets for at least two classes."""
-        if np.ndim(y) != 2 or np.shape(y)[1] < 2:
-            raise UserError(
-                f"Softmax needs targets of shape (n, k) with k >= 2, not {np.shape(y)}: make class numbers one-hot by "
-                "unlazy.data.one_hot(y), or use Squared."
-            )
+        """Each row of targets must be a probability vector over at least two classes."""
+        _check_probabilities("Softmax", y)
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Squared distance of each sample's probabilities from its target."""
@@ -152,13 +159,7 @@ class CrossEntropy(Loss):
 
     def check(self, y: Outputs) -> None:
         """Each row of labels must be a probability vector over at least two classes."""
-        rows = np.asarray(y)
-        if rows.ndim != 2 or rows.shape[1] < 2 or rows.min() < 0 or not np.allclose(rows.sum(axis=1), 1, atol=1e-5):
-            raise UserError(
-                f"The cross-entropy needs one-hot labels of shape (n, k), or rows that sum to 1; targets of shape "
-                f"{rows.shape} with entries from {rows.min():g} to {rows.max():g} are not: make class numbers one-hot "
-                "by unlazy.data.one_hot(y)."
-            )
+        _check_probabilities("The cross-entropy", y)
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Cross-entropy of each sample."""

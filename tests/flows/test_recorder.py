@@ -105,7 +105,7 @@ def test_a_loop_may_donate_its_arrays():
 
 
 def test_a_loop_of_pytorch():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-torch` installs it")
     data, module = foreign.samples(), foreign.torch()
     x, y = (torch.tensor(np.asarray(values)) for values in (data.x, data.y))
     optimiser = torch.optim.SGD(module.parameters(), 0.1)
@@ -180,12 +180,12 @@ def test_a_run_that_blows_up_ends_there():
 def test_mistakes_are_explained():
     data, model = foreign.samples(), foreign.equinox()
     recorder = Recorder(model, data, ["train-loss"])
-    with pytest.raises(UserError, match=r"Nothing was seen yet: call recorder\.see"):
+    with pytest.raises(UserError, match=r"Nothing was recorded yet: call recorder\.see"):
         recorder.trajectory()
     recorder.see(3, model)
     with pytest.raises(UserError, match="Step 3 is not after step 3"):
         recorder.see(3, model)
-    with pytest.raises(UserError, match="A TwoLayer was seen, where a Wrapped was wanted"):
+    with pytest.raises(UserError, match="A TwoLayer was given, where a Wrapped was wanted"):
         recorder.see(4, TwoLayer(2, 3, key=0))
     with pytest.raises(UserError, match="differ in"):
         recorder.see(4, eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)))

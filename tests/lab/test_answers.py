@@ -55,6 +55,21 @@ def test_what_slopes_do(exponent, true):
     assert {name for name in ("grows", "vanishes", "stays", "persists") if getattr(slope, name)} == true
 
 
+def test_a_curve_that_bends_is_not_trusted():
+    """A change that saturates at 1, and behind that vanishes like m^(-1/2), looks like a small power at first."""
+    widths = np.asarray(WIDTHS, float)
+    noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((4, 3)))
+    bent = fit_slope(WIDTHS, ((1 + widths / 400) ** -0.5)[:, None] * noise)
+    assert -0.25 < bent.low < bent.high < 0
+    assert bent.late == pytest.approx((-0.25, -0.25), abs=0.1)
+    steeper = fit_slope(WIDTHS, ((1 + (widths / 300) ** 2) ** -0.25)[:, None] * noise)
+    assert steeper.late[1] < -0.25
+    assert not steeper.persists
+    assert not steeper.vanishes
+    one_seed = fit_slope(WIDTHS, widths[:, None] ** -0.5)
+    assert one_seed.vanishes  # the error of the last exponent is not known, and nothing contradicts
+
+
 def measured(**changes):
     """What a lazy network measures, with changes; underscores stand for blanks, and a double one for the colon."""
     found = {
@@ -73,6 +88,11 @@ def measured(**changes):
     return found | {name.replace("__", ": ").replace("_", " "): value for name, value in changes.items()}
 
 
+def flat(value):
+    return fit_slope(WIDTHS, np.full((4, 3), value))
+
+
+ROUNDING = powers(0, 1e-6)
 ALONG_A_LINE = fit_slope(WIDTHS, np.full((4, 3), 0.8))
 SOME_NAN = fit_slope(WIDTHS, np.array([[1.0] * 3, [1.0] * 3, [1.0] * 3, [1.0, np.nan, 1.0]]))
 WIDE = fit_slope(WIDTHS, np.exp(np.random.default_rng(3).normal(size=(4, 3))))
@@ -101,6 +121,13 @@ WIDE = fit_slope(WIDTHS, np.exp(np.random.default_rng(3).normal(size=(4, 3))))
         ({"output_change": powers(-0.5)}, Answer.TRIVIAL, Answer.LAZY),
         ({"output_change": powers(-0.5), "h__pairs": ALONG_A_LINE}, Answer.TRIVIAL, Answer.CONDENSED),
         ({"output_change": powers(0, 1e-3)}, Answer.UNDECIDED, Answer.LAZY),
+        ({"kernel_drift": ROUNDING, "linearisation_error": ROUNDING}, Answer.LAZY, Answer.LAZY),
+        ({"kernel_drift": flat(0.0), "linearisation_error": ROUNDING}, Answer.LAZY, Answer.LAZY),
+        ({"kernel_drift": ROUNDING, "linearisation_error": powers(0)}, Answer.UNDECIDED, Answer.LAZY),
+        ({"h__feature_change": flat(0.0)}, Answer.LAZY, Answer.LAZY),
+        ({"h__pairs": flat(0.35), "h__pairs_at_the_start": flat(0.2)}, Answer.LAZY, Answer.LAZY),  # two dimensions
+        ({"h__pairs": flat(0.6), "h__pairs_at_the_start": flat(0.2)}, Answer.CONDENSED, Answer.CONDENSED),
+        ({"h__feature_change": powers(0.5), "h__initial_size": powers(-0.5)}, Answer.LAZY, Answer.FEATURE_LEARNING),
     ],
 )
 def test_the_rules(changes, answer, layer):

@@ -89,12 +89,39 @@ def rank_three(width, key):
     return unlazy.wrap(lambda params, x: x[:, :, None] * params, jnp.ones((1, 1, 2)))
 
 
+class Normed(eqx.Module):
+    linear: eqx.nn.Linear
+    norm: eqx.nn.BatchNorm
+
+    def __init__(self, width, key):
+        self.linear, self.norm = eqx.nn.Linear(INPUTS, width, key=key), eqx.nn.BatchNorm(width, "batch", mode="batch")
+
+
+def batch_norm(width, key):
+    return eqx.nn.make_with_state(Normed)(width, key)
+
+
+class Noisy(eqx.Module):
+    """Dropout that nobody switches off."""
+
+    linear: eqx.nn.Linear
+
+    def __call__(self, x, *, key):
+        return self.linear(x) * jax.random.bernoulli(key, 0.5, (1,))
+
+
+def noise(width, key):
+    return Noisy(eqx.nn.Linear(INPUTS, 1, key=key))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (None, "not a function"),
+        (batch_norm, "training changes by other means than gradients: give state='freeze'"),
+        (noise, "key=0"),
         (lambda width, key: None, "returned nothing"),
-        (lambda width, key: 3, "is not a model"),
+        (lambda width, key: 3, "cannot be diagnosed. wrap was given 3"),
         (nan_model, "NaN or infinite before training"),
         (tokens, "integer_inputs=True"),
         (no_parameters, "no floating-point parameters"),

@@ -15,7 +15,7 @@ from unlazy.losses import Squared
 from unlazy.networks import TorchNetwork
 from unlazy.probes import Condensation, FeatureMovement, Kernel, Pruning, TrainLoss, WeightMovement
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: `make test-torch` installs it")
 
 
 def test_outputs_and_kernel_are_those_of_jax():
@@ -78,6 +78,7 @@ def test_kernels_are_jacobians_of_any_module():
 
 
 RATES = {"0.weight": 2.0, "0.bias": 0.0, "2.weight": 1.0, "2.bias": 3.0, "4.weight": 0.0, "4.bias": 0.0}
+RATES |= {"6.weight": 0.5, "6.bias": 1.0}
 
 
 def test_layerwise_and_jacobian_kernels_agree_with_rates():
@@ -100,9 +101,10 @@ def test_parameters_without_gradients_are_frozen():
 
 def test_layers_give_preactivations_and_weights():
     x = foreign.samples().x
-    (w0, b0), (w1, b1), _ = foreign.weights()
+    (w0, b0), (w1, b1), *_ = foreign.weights()
     layers = unlazy.wrap(foreign.torch()).layers()
-    assert list(layers) == ["0", "2", "4"]
+    assert list(layers) == ["0", "2", "4", "6"]
+    assert list(unlazy.networks.layers_on(unlazy.wrap(foreign.torch()), x)) == ["0", "2", "4"]  # without the read-out
     h = np.asarray(x) @ w0 + b0
     np.testing.assert_allclose(layers["0"].preactivations(x), h, rtol=1e-12)
     np.testing.assert_allclose(layers["2"].preactivations(x), np.tanh(h) @ w1 + b1, rtol=1e-12)
@@ -153,7 +155,7 @@ def test_probes_by_hand_are_those_of_jax():
     moved = WeightMovement().of(now, start, data, Squared())
     np.testing.assert_allclose(moved["0"], np.full(5, 0.1 * 4**0.5), rtol=1e-9)  # three weights and a bias
     assert FeatureMovement().of(now, start, data, Squared())["0"] > 0
-    assert set(Condensation().of(now, start, data, Squared())) == {"0", "2", "4"}
+    assert set(Condensation().of(now, start, data, Squared())) == {"0", "2", "4"}  # without the read-out
 
 
 @pytest.mark.parametrize("flow", [GradientFlow(), Descent(rate=0.1), Linearised()])
@@ -184,7 +186,7 @@ def test_mistakes_are_explained():
     with pytest.raises(UserError, match=r"gives outputs of shape \(2, 4, 2\) on a batch of shape \(2, 4, 3\)"):
         unlazy.wrap(torch.nn.Linear(3, 2))(jnp.ones((2, 4, 3)))
     with pytest.raises(UserError, match=r"differ in: 1\.bias, 1\.weight, 2\.bias"):
-        unlazy.wrap(foreign.torch()).with_model(torch.nn.Sequential(foreign.torch()[0], foreign.torch()[4]))
+        unlazy.wrap(foreign.torch()).with_model(torch.nn.Sequential(foreign.torch()[0], foreign.torch()[6]))
     with pytest.raises(UserError, match=r"give wrap\(module\), here Linear, alone"):
         unlazy.wrap(torch.nn.Linear(3, 2), {})
 
@@ -196,3 +198,16 @@ def test_one_layer_alone_is_a_network():
     np.testing.assert_allclose(network.tangent_kernel(x), np.asarray(x) @ np.asarray(x).T + 1, rtol=1e-12)
     assert network.layers()["module"].weights().shape == (1, 4)
     assert Dataset(x, np.ones(6)).y.shape == network(x).shape
+
+
+def test_checkpoints_are_diagnosed_as_those_of_jax():
+    data = foreign.samples()
+    found, twin = (
+        unlazy.diagnose(unlazy.wrap(make()), unlazy.wrap(make(0.1)), data) for make in (foreign.torch, foreign.equinox)
+    )
+    assert found.answer is twin.answer
+    for name in ("kernel drift", "linearisation error", "output change"):
+        np.testing.assert_allclose(found.whole.measured[name].values, twin.whole.measured[name].values, rtol=1e-8)
+    changes = [[part.measured["feature change"].last for part in one.layers.values()] for one in (found, twin)]
+    np.testing.assert_allclose(*changes, rtol=1e-8)
+    assert len(changes[0]) == 3

@@ -336,6 +336,8 @@ def test_figure_3_asks_for_the_best_at_every_n(who):
 def test_figure_3_asks_for_improvement_with_n(who):
     other = changed("test", who, lambda model, n: 0.19)
     assert not verdicts(chen2022.fig3, by_n(**other))[1]
+    worse = changed("test", who, lambda model, n: 0.001 * n)
+    assert outcomes(chen2022.fig3, by_n(**worse))[1] is Outcome.FAILS
 
 
 def test_figure_3_asks_that_mf_improves_faster_than_ntk():

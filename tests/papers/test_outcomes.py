@@ -120,3 +120,9 @@ def test_a_claim_of_several_statements_is_as_good_as_the_worst():
     assert together([open_, empty, bad, good]).outcome is Outcome.FAILS
     counted = together([at_most(np.ones(4), 2.0), at_most(np.array([1.0, 1, 1, 3]), 2.0)])
     assert counted.counted == "3 of 4 seeds agree"
+
+
+def test_without_seeds_nothing_is_decided():
+    none = np.array([])
+    for found in (at_most(none, 1.0), at_least(none, 1.0), near(none, 0.0, 1.0)):
+        assert found.outcome is Outcome.UNDECIDED

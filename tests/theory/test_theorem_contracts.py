@@ -133,7 +133,8 @@ def test_the_contract_is_not_weaker_for_the_others():
 def test_a_run_that_was_not_watched_is_told_what_to_add():
     finding = Watching().check(tiny())
     assert finding.verdict is Verdict.SILENT
-    assert finding.why == "It has to watch the run: add probes=[TrainLoss(), ActiveShare(left=-1.0, right=1.0)]."
+    wanted = "TrainLoss(), ActiveShare(left=-1.0, right=1.0)"
+    assert finding.why == f"It needs observations of the run: add probes=[{wanted}]."
     part = Watching().check(tiny([TrainLoss(), ActiveShare(-1.0, 2.0)]))
     assert "ActiveShare(left=-1.0, right=1.0)" in part.why
     assert "TrainLoss" not in part.why

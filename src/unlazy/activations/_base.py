@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy.activations import gaussian
 from unlazy.activations.gaussian import Values
@@ -70,7 +71,7 @@ def sample(function: Callable[[Array], Array], points: np.ndarray) -> np.ndarray
         return np.asarray(_apply(function, jnp.asarray(points)), dtype=float)
 
 
-class Activation(eqx.Module):
+class Activation(Checked):
     """A function σ: ℝ → ℝ applied elementwise, in the dtype of its argument.
 
     Parameters of an activation are static: equal activations are equal pytrees without leaves, and nothing recompiles.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -13,6 +13,8 @@ from unlazy._files import writable
 from unlazy._terminal import print_json, print_table
 from unlazy.cli.application import INTERRUPTED, OK, Json, Out, app, count
 
+Check = Literal["regime", "coordinates", "rates"]
+
 
 @app.command
 def diagnose(
@@ -20,6 +22,7 @@ def diagnose(
     /,
     *,
     data: str,
+    check: Check = "regime",
     samples: Annotated[int | None, Parameter(converter=count)] = None,
     widths: str = "64,128,256,512",
     rate: float = 0.1,
@@ -38,6 +41,11 @@ def diagnose(
     `unlazy.wrap(model, rates=...)`, or a pair of a model and its flow, such as
     `(model, unlazy.Descent(rate=1 / width))`.
 
+    `--check coordinates` compares sizes and first updates of each layer with those of μP instead, and says which
+    multiplier is off in which layer: RIGHT, WRONG or UNDECIDED. `--check rates` trains at nine learning rates around
+    `--rate`, each twice the one before, and says whether the best one depends on the width: TRANSFERS, DOES NOT
+    TRANSFER or UNDECIDED.
+
     The figure and all numbers are written to OUT/diagnoses, where `unlazy report` finds them. The exit status is 0
     whatever the answer is.
 
@@ -47,6 +55,8 @@ def diagnose(
         The function, as `package.module:make`.
     data
         Data set, one that `unlazy list data` shows or your own as `package.module:data`.
+    check
+        What to find out: the regime, whether the coordinates scale as in μP, or whether learning rates transfer.
     samples
         Number of training samples, for data sets with the option `n`.
     widths
@@ -54,7 +64,8 @@ def diagnose(
     rate
         Learning rate of descent, multiplied by the rates of the model.
     until
-        Time to train until, the number of steps times the rate; 300 steps if omitted.
+        Time to train until, the number of steps times the rate; 300 steps if omitted. Only for the regime: coordinates
+        are compared after 3 steps, and rates after 100.
     seeds
         Number of initialisations at each width.
     out
@@ -63,27 +74,46 @@ def diagnose(
         Print everything that was measured as JSON instead of a table.
     """
     wanted = _numbers(widths)
+    if until is not None and check != "regime":
+        raise UserError(f"--until {until:g} is for the regime alone: leave it out of --check {check}.")
     writable(out / "diagnoses", "The diagnosis", "--out")
     from unlazy._registry import load
-    from unlazy.flows import Descent
     from unlazy.lab import build
-    from unlazy.lab import diagnose as ask
 
     section: dict[str, Any] = {"kind": data} | ({} if samples is None else {"n": samples})
     function, drawn = load(make), build(section, "data", "--data", key=0)
-    found = ask(function, drawn, wanted, flow=Descent(rate=rate), until=until, seeds=seeds)
+    found = _found(check, function, drawn, wanted, rate, until, seeds)
     call = f"unlazy diagnose {make} --data {data} --widths {widths} --rate {rate:g} --seeds {seeds}"
     call += f" --samples {samples}" if samples is not None else ""
     call += f" --until {until:g}" if until is not None else ""
+    call += f" --check {check}" if check != "regime" else ""
     found.settings["command"] = call
-    path = found.save(out / "diagnoses" / f"{make.replace(':', '.')}.json")
+    name = make.replace(":", ".") + ("" if check == "regime" else f"-{check}")
+    path = found.save(out / "diagnoses" / f"{name}.json")
+    content = json_format.loads(path.read_text(encoding="utf-8"))
     if json:
-        print_json(json_format.loads(path.read_text(encoding="utf-8")))
+        print_json(content)
     else:
         head, rows = found.table()
+        if check != "regime":
+            print(f"{content['answer']}. {content['reason']}\n")
         print_table(head, [list(row) for row in rows])
         print(f"Figure: {path.with_suffix('.svg')}")
     return INTERRUPTED if "interrupted" in found.settings else OK
+
+
+def _found(check: Check, make: Any, data: Any, widths: list[int], rate: float, until: float | None, seeds: int) -> Any:
+    from unlazy.flows import Descent
+    from unlazy.lab import coordinate_check, rate_transfer
+    from unlazy.lab import diagnose as ask
+
+    flow = Descent(rate=rate)
+    if check == "regime":
+        return ask(make, data, widths, flow=flow, until=until, seeds=seeds)
+    if check == "coordinates":
+        return coordinate_check(make, data, widths, flow=flow, seeds=seeds)
+    rates = [rate * 2.0**power for power in range(-4, 5)]
+    return rate_transfer(make, data, widths, rates, flow=flow, seeds=seeds)
 
 
 def _numbers(text: str) -> list[int]:

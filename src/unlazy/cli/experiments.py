@@ -67,6 +67,7 @@ def reproduce(
     workers: Annotated[int, Parameter(converter=count)] = 1,
     out: Out = Path("runs"),
     fresh: Fresh = False,
+    stored: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json: Json = False,
 ) -> int:
     """Reproduce a figure of a paper and check the paper's claims about it.
@@ -89,16 +90,29 @@ def reproduce(
         Folder of stored results. Results that are already there are not computed again.
     fresh
         Compute everything again.
+    stored
+        Judge and draw stored results again, by the claims of this version, and compute none. Panels whose results are
+        not all stored are left out.
     json
         Print one JSON object per panel instead of a table.
     """
+    if stored and fresh:
+        raise UserError("--stored computes nothing and --fresh everything: choose one of them.")
     begin()
     from unlazy.papers import choose
+    from unlazy.report import is_stored
     from unlazy.report import reproduce as run
     from unlazy.report.terminal import print_records
 
     chosen = choose(panel)
     with in_lab(out, fresh) as lab:
+        if stored:
+            missing = [one.key for one in chosen if not is_stored(one, scale, lab, seeds)]
+            chosen = [one for one in chosen if one.key not in missing]
+            if not chosen:
+                raise UserError(f"The results of {', '.join(missing)} at {scale} scale are not all in '{out}'.")
+            if missing:
+                screen.print(f"Not all results are in '{out}', left out: {', '.join(missing)}.")
         done = [run(one, scale, lab, seeds, workers) for one in chosen]
     print_records(done, json)
     if not json:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._inputs import as_floats, as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
@@ -22,7 +23,7 @@ Maker = TypeVar("Maker", bound=Callable[..., Any])
 _PARTS = ("x", "y", "x_test", "y_test", "weight", "held_out", "name")
 
 
-class Dataset(eqx.Module):
+class Dataset(Checked):
     """Training samples (x, y), an optional test set, optional weights ω_i and an optional held-out set.
 
     Weights make a data set a quadrature rule: L = Σ_i ω_i ℓ_i. That is how expectations under a known law enter
@@ -136,6 +137,12 @@ class Dataset(eqx.Module):
         dtype
             The floating-point type, such as ``"float32"``.
         """
+        try:
+            known = jnp.dtype(dtype) in (jnp.float32, jnp.float64)
+        except TypeError:
+            known = False
+        if not known:
+            raise UserError(f"dtype = {short(dtype)} is not a type that flows compute in: give 'float32' or 'float64'.")
         return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
 
     def check(self) -> None:
@@ -151,7 +158,7 @@ class Dataset(eqx.Module):
                 )
 
 
-class Source(eqx.Module):
+class Source(Checked):
     """A law of samples, used inside compiled code: `Descent(source=...)` draws a batch from it at each step."""
 
     @abc.abstractmethod
@@ -183,6 +190,7 @@ def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: KeyLike) -> D
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train_key, test_key = jax.random.split(as_key(key))
+    checks.fits(lambda one: draw(n + n_test, one), train_key, f"{n + n_test:,} samples")
     x, y = draw(n, train_key)
     x_test, y_test = draw(n_test, test_key) if n_test else (None, None)
     return Dataset(x, y, x_test, y_test, name=name)
@@ -191,7 +199,9 @@ def draw_twice(draw: Draw, n: int, n_test: int, *, name: str, key: KeyLike) -> D
 def cut(n: int, shares: tuple[float, float, float], *, key: KeyLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Shuffle n sample numbers by ``key`` and cut them into training, test and held-out parts by their shares."""
     if not (len(shares) == 3 and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6 and shares[0] > 0):
-        raise UserError(f"Shares {shares} do not cut a data set: three numbers >= 0 that sum to 1, the first above 0.")
+        raise UserError(
+            f"shares = {shares} cannot split the data: give three numbers >= 0, the first above 0, of sum 1."
+        )
     first, second = round(shares[0] * n), round((shares[0] + shares[1]) * n)
     if first == 0:
         raise UserError(f"A training share of {shares[0]} leaves none of the {n} samples: give at least {1 / n:.2g}.")
@@ -273,6 +283,7 @@ def as_dataset(value: Any, name: str = "data") -> Dataset:
     )
 
 
+@checked
 def one_hot(labels: Any, classes: int | None = None) -> Float[Array, "n classes"]:
     """Write class numbers as rows with a single 1, as the cross-entropy expects them.
 

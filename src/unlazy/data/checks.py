@@ -1,13 +1,19 @@
 """Checks that the makers of data share: the error says what was given, what was expected and what to try."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
+
+import jax
 
 from unlazy._errors import UserError, suggest
+from unlazy._memory import must_fit
 
 
 def count(what: str, given: int, least: int = 1) -> None:
     """Raise a `UserError` if a number of things is below ``least``."""
+    if given >= 2**31:
+        raise UserError(f"{what} = {given} is too large: give a whole number below {2**31}, which arrays can count.")
     if given < least:
         raise UserError(f"{what} = {given} is too small: give a whole number of at least {least}.")
 
@@ -23,6 +29,24 @@ def finite(what: str, given: float, least: float = -math.inf) -> None:
     if not math.isfinite(given) or given < least:
         wanted = "" if least == -math.inf else f" of at least {least:g}"
         raise UserError(f"{what} = {given} is out of range: give a finite number{wanted}.")
+
+
+def share(what: str, given: float) -> None:
+    """Raise a `UserError` unless a number lies in [0, 1)."""
+    if not 0 <= given < 1:
+        raise UserError(f"{what} = {given} is out of range: give a number of at least 0 and below 1.")
+
+
+def fits(make: Callable[[Any], Any], key: Any, what: str) -> None:
+    """Raise a `UserError` if the arrays that ``make(key)`` would return do not fit into memory, without making them."""
+    try:
+        shapes = jax.tree.leaves(jax.eval_shape(make, key))
+    except (OverflowError, NotImplementedError, ValueError, TypeError, MemoryError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{what} cannot be drawn ({type(error).__name__}): take fewer samples or inputs.") from error
+    wanted = sum(math.prod(map(float, one.shape)) * one.dtype.itemsize for one in shapes)
+    must_fit(2 * wanted, f"To draw {what}", "take fewer samples or inputs")
 
 
 def choice(what: str, given: str, known: Collection[str]) -> None:

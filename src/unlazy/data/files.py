@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 from unlazy._types import KeyLike
@@ -29,6 +30,7 @@ _PARTS = ("x", "y", "x_test", "y_test", "weight")
 
 
 @reads("path")
+@checked
 def csv(
     path: str,
     target: int | str | tuple[int | str, ...] = -1,
@@ -96,6 +98,7 @@ def csv(
 
 
 @reads("path")
+@checked
 def npz(
     path: str,
     test: float = 0.0,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.ndimage import zoom
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs
@@ -70,6 +71,7 @@ def _maker(files: Callable[..., list[Path]]):
 
     def decorate(load: Callable[[str | None], tuple[Labelled, Labelled, str]]):
         @reads(files=files)
+        @checked
         def make(
             n: int | None = None,
             n_test: int | None = None,
@@ -141,6 +143,7 @@ def cifar10(folder: str | None) -> tuple[Labelled, Labelled, str]:
     return *read_archive(archive or fetch(CIFAR_ARCHIVE, folder=folder)), "CIFAR-10"
 
 
+@checked
 def digits(
     n: int = 1000,
     n_test: int = 500,

@@ -9,13 +9,16 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from unlazy._checked import checked
 from unlazy._inputs import as_key
+from unlazy._memory import must_fit
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.activations import Activation, as_activation
 from unlazy.data import checks
 from unlazy.data._base import Dataset, draw_twice
 
 
+@checked
 def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
     """Gaussian inputs with labels that have nothing to do with them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
 
@@ -39,6 +42,7 @@ def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
     return draw_twice(draw, n, 0, name="random labels", key=key)
 
 
+@checked
 def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, *, key: KeyLike) -> Dataset:
     """Gaussian inputs labelled by a small mean-field network on the quadratic embedding.
 
@@ -61,6 +65,7 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     checks.count("d", d)
     checks.count("neurons", neurons)
     w_key, c_key, data_key = jax.random.split(as_key(key), 3)
+    must_fit(2.0 * neurons * d**2 * jnp.result_type(float).itemsize, "The teacher", "take fewer neurons or inputs")
     w = jax.random.normal(w_key, (neurons, d, d))
     c = jax.random.rademacher(c_key, (neurons,), dtype=w.dtype)
 
@@ -72,6 +77,7 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     return draw_twice(draw, n, n_test, name="quadratic teacher", key=data_key)
 
 
+@checked
 def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: KeyLike) -> Dataset:
     """Labels decided by which of two coordinates is not zero, among d - 2 coordinates of noise.
 
@@ -100,6 +106,7 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: Ke
     return draw_twice(draw, n, n_test, name="orthogonal clusters", key=key)
 
 
+@checked
 def single_index(
     n: int = 300,
     d: int = 30,
@@ -135,6 +142,7 @@ def single_index(
     """
     checks.count("d", d)
     checks.finite("noise", noise, 0.0)
+    must_fit(2.0 * d * jnp.result_type(float).itemsize, "The direction", "take fewer inputs")
     g = as_activation(link)
     direction_key, data_key = jax.random.split(as_key(key))
     u = jax.random.normal(direction_key, (d,))
@@ -148,6 +156,7 @@ def single_index(
     return draw_twice(draw, n, n_test, name="single index", key=data_key)
 
 
+@checked
 def sphere_sine(
     n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, n_held: int = 0, *, key: KeyLike
 ) -> Dataset:
@@ -189,12 +198,14 @@ def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, nam
     """Train on a uniform grid over [-1, 1]; test at points drawn uniformly from it."""
     checks.count("n", n)
     checks.count("n_test", n_test, 0)
+    must_fit(8.0 * (n + n_test) * jnp.result_type(float).itemsize, f"{n + n_test:,} samples", "take fewer samples")
     train = jnp.linspace(-1.0, 1.0, n)
     test = jax.random.uniform(as_key(key), (n_test,), minval=-1.0, maxval=1.0)
     x_test, y_test = (test[:, None], target(test)) if n_test else (None, None)
     return Dataset(train[:, None], target(train), x_test, y_test, name=name)
 
 
+@checked
 def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLike) -> Dataset:
     """One cosine, y = cos(f π x), on a uniform grid over [-1, 1]; only the test points are random.
 
@@ -213,6 +224,7 @@ def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLi
     return _on_a_line(lambda x: jnp.cos(frequency * math.pi * x), n, n_test, name=f"cos({frequency:g} pi x)", key=key)
 
 
+@checked
 def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234, *, key: KeyLike) -> Dataset:
     """Two chirps, y = cos(f1 π x²) - 0.8 cos(f2 π x²), on a uniform grid over [-1, 1]; only the test points are random.
 
@@ -237,6 +249,7 @@ def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234,
     return _on_a_line(target, n, n_test, name=f"chirp ({f1:g}, {f2:g})", key=key)
 
 
+@checked
 def two_sided_step(delta: float = 1.0, amplitude: float = 1.0) -> Dataset:
     """Two samples: y = +A at x = -δ and y = -A at x = +δ (aiad2026, section 3.2 and figure 4).
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._types import KeyLike
 from unlazy.data import checks
@@ -74,6 +75,7 @@ def _maker(table: Table, summary: str):
     """Make the function that prepares a table whose last column is the target."""
 
     @reads(files=table.files)
+    @checked
     def make(
         shares: Shares = _PAPER,
         standardise: bool = True,
@@ -121,6 +123,7 @@ plant = _maker(PLANT, "Output of a power plant in MW from 4 columns, 9,568 rows 
 
 
 @reads(files=ENERGY.files)
+@checked
 def energy(
     shares: Shares = _PAPER,
     standardise: bool = True,

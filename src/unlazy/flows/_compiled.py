@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ from unlazy._types import PyTree
 from unlazy.data import Dataset
 from unlazy.flows.state import JUDGED_TEST_INPUTS, State
 from unlazy.losses import Loss
-from unlazy.networks import Layout, Network, Samples
+from unlazy.networks import GramForm, Layout, Network, Samples
 from unlazy.networks.linear import AXIS
 from unlazy.probes.observation import Observation, Observe
 
@@ -73,6 +74,8 @@ def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layou
         Number of runs that are trained together.
     """
     form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
+    if form is not None:
+        check_gram(form, data)
     if form is None or form.neurons is None:
         return Layout()
     mixed, memory = getattr(method, "precision", "full") == "mixed", getattr(method, "memory", None)
@@ -93,6 +96,18 @@ def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layou
     slab = 2 ** int(np.log2(max(_MIN_SLAB, free / each))) if m * each > free else None
     mesh = _mesh(m, getattr(method, "devices", None)) if runs == 1 else None
     return Layout(slab, mesh, jnp.dtype(jnp.float32) if mixed else None)
+
+
+def check_gram(form: GramForm, data: Dataset) -> None:
+    """Refuse Gram coordinates whose matrices do not fit into memory."""
+    points = data.n + (0 if data.x_test is None else data.x_test.shape[0])
+    # An infinite embedding has a kernel on all points, and its root by an eigendecomposition; others have features.
+    entries = 4.0 * points**2 if math.isinf(form.features) else points * (form.features + float(data.n))
+    must_fit(
+        entries * data.x.dtype.itemsize,
+        f"The Gram matrix of {data.n:,} training and {points - data.n:,} test points",
+        "take fewer points, or a finite embedding and coordinates='weights'",
+    )
 
 
 def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:

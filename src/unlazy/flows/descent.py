@@ -17,11 +17,12 @@ from unlazy.data import Dataset, Source
 from unlazy.flows.method import GramMethod, Method, number, number_or_none
 from unlazy.flows.optimisers import Optimiser, Plain
 from unlazy.flows.schedules import Constant, Schedule
-from unlazy.flows.state import Attempt, State, Status, gradient, scaled
+from unlazy.flows.state import Attempt, State, Status, check_steps, gradient, scaled
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates, with_fields
 
 _DIVERGED = 1e8  # a loss this many times its initial value does not recover
+_PLANNED = 2**26  # steps whose learning rates are added up in advance, at most
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are computed block by block
 
 
@@ -139,11 +140,18 @@ class Descent(GramMethod):
     def plan(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of steps that comes nearest to each time, and the times of these steps."""
         if self.schedule.constant:
-            steps = np.rint(times / float(self.rate)).astype(np.int64)
+            steps = np.rint(times / float(self.rate))
+            check_steps(steps, times[-1])
+            steps = steps.astype(np.int64)
             return steps, steps * float(self.rate)
         clock, count = np.zeros(1), 1024
         while clock[-1] < times[-1]:
             count *= 2
+            if count > _PLANNED:
+                raise UserError(
+                    f"t = {times[-1]:g} is more than {_PLANNED:,} steps of this schedule away: take a larger rate, or "
+                    "end earlier."
+                )
             factors = np.asarray(self.schedule(jnp.arange(count)), dtype=float)
             before = clock[-1]
             clock = np.concatenate([[0.0], np.cumsum(float(self.rate) * factors)])

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from unlazy._errors import UserError, article
+from unlazy._errors import UserError, article, short
 from unlazy._files import atomic_write
 from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
@@ -31,16 +31,16 @@ from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
-from unlazy.flows.state import State, Status, failed
+from unlazy.flows.state import State, Status, check_steps, failed
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.losses import Loss
 from unlazy.networks import Network, split_trained, with_fields
-from unlazy.probes.observation import Observe
+from unlazy.probes.observation import Observation, Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
 
-Probes = Sequence[Observe | str] | Mapping[str, Observe | str]  # a name is resolved by the registry
+Probes = Sequence[Observe | str] | Mapping[str, Observe | str] | Observe | str  # a name is resolved by the registry
 Times = Sequence[float] | np.ndarray
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
@@ -51,6 +51,7 @@ _SLICE_SECONDS = 0.5  # how long compiled code may run before it reports and han
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads do not help
+_GROWN = 10.0  # times 1 + the largest parameter at the start: from there on outputs may overflow, even of deep networks
 
 
 class OtherRunError(UserError):
@@ -100,6 +101,8 @@ class Driver:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
         asked = _checked_times(times, target)
         counts, reached = method.plan(np.concatenate([[target], asked]))
+        if jnp.issubdtype(state.remaining.dtype, jnp.integer):
+            check_steps(counts, asked[-1])
         amounts = np.diff(counts)
         if asked[-1] > target and amounts.sum() == 0 and not underway:
             raise UserError(f"Not one step fits between t = {target:g} and t = {asked[-1]:g}: take smaller steps.")
@@ -115,6 +118,7 @@ class Driver:
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
+        self._before = self._recorded = self.state  # the states before the last slice, and at the last save time
 
     @classmethod
     def begin(
@@ -190,9 +194,10 @@ class Driver:
                         if checkpoint is not None and time.perf_counter() - saved > _CHECKPOINT_SECONDS:
                             checkpoint()
                             saved = time.perf_counter()
+                    if not np.all(failed(self.state.code)):
+                        self._record(check=True)
                     if np.all(failed(self.state.code)):
                         break
-                    self._record()
                     report(len(self.records) / len(self.asked), self.run_state.target)
                 if len(self.records) == len(self.asked):
                     self.observe_end()
@@ -220,12 +225,63 @@ class Driver:
         return amount
 
     def _advance(self, budget: int) -> None:
-        run, most = self.run_state, jnp.asarray(budget, jnp.int32)
-        state = compiled.advance_runs(self.method, run.state, run.frozen, run.data, most, self.batching)
-        self.run_state = with_fields(run, state=jax.block_until_ready(state))
+        self._before, state = self.state, self._after(self.state, budget)
+        self.run_state = with_fields(self.run_state, state=state)
+        self._step_back(np.logical_not(self._finite(state)))
 
-    def _record(self) -> None:
+    def _after(self, state: State, steps: int) -> State:
+        run, most = self.run_state, jnp.asarray(steps, jnp.int32)
+        advanced = compiled.advance_runs(self.method, state, run.frozen, run.data, most, self.batching)
+        return jax.block_until_ready(advanced)
+
+    # ---------------------------------------------------------------- numbers that are not finite
+
+    def _finite(self, state: State) -> np.ndarray:
+        """Whether all trained parameters are finite, for each run."""
+        return self._of_each(state.trained, np.isfinite, np.all)
+
+    def _of_each(self, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> np.ndarray:
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array_like(leaf)]
+        first = 0 if self.batching == "one" else 1
+        found = [reduce(function(leaf), axis=tuple(range(first, leaf.ndim))) for leaf in leaves]
+        return np.asarray(reduce(np.stack(found), axis=0))
+
+    def _overflows(self, state: State, observed: PyTree) -> np.ndarray:
+        """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
+        at_start, now = (self._of_each(tree, np.abs, np.max) for tree in (self.run_state.first, state.trained))
+        quiet = self._of_each(observed, np.isfinite, np.all) if jax.tree.leaves(observed) else np.ones_like(now, bool)
+        running = np.asarray(np.asarray(state.code) == 0)
+        if not np.any(running & (~quiet | (now > _GROWN * (1 + at_start)))):
+            return np.zeros_like(running)
+        return np.asarray(running & ~self._sound(state))
+
+    def _sound(self, state: State) -> np.ndarray:
+        loss = self._evaluated(compiled.observe_runs, state.trained, {"": _loss_now})[""]
+        return np.asarray(self._finite(state) & np.isfinite(np.asarray(loss)))
+
+    def _step_back(self, bad: Any) -> None:
+        """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there."""
+        for index in np.argwhere(bad):
+            place = tuple(index)
+            counts = [np.asarray(one.steps + one.rejected)[place] for one in (self._before, self.state)]
+            low, high = 0, int(counts[1] - counts[0])
+            while high - low > 1:  # the same steps again, fewer of them: bisection
+                middle = (low + high) // 2
+                low, high = (middle, high) if self._sound(self._after(self._before, middle))[place] else (low, middle)
+            found = self._after(self._before, low) if low else self._before
+            found = found if self._sound(found)[place] else self._recorded
+            found = with_fields(found, code=jnp.full_like(found.code, Status.not_finite.code))
+            if place:
+                found = jax.tree.map(lambda all_, one, at=place[0]: all_.at[at].set(one[at]), self.state, found)
+            self.run_state = with_fields(self.run_state, state=found)
+
+    def _record(self, check: bool = False) -> None:
         observed = self.observe(self.state.trained, self._timed)
+        if check:
+            self._step_back(self._overflows(self.state, observed))
+            if np.all(failed(self.state.code)):
+                return
+            self._recorded = self.state
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
@@ -283,7 +339,11 @@ class Driver:
 
     def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
         parts = {name: pick(getattr(self.run_state, name)) for name in ("state", "frozen", "first", "data", "raw")}
-        run, records = with_fields(self.run_state, **parts), [pick(one.observed) for one in self.records]
+        run = with_fields(self.run_state, **parts)
+        # Of several runs, one may have ended before the others: it was not observed after that.
+        ended = [bool(failed(pick(one.counters)["code"])) for one in self.records]
+        kept = self.records[: ended.index(True) if True in ended else None]
+        records = [pick(one.observed) for one in kept]
         return Trajectory(
             data=run.raw,
             loss=self.method.loss,
@@ -349,6 +409,7 @@ class Driver:
         )
         self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
         self.run_state = with_fields(self.run_state, state=state, target=header["target"])
+        self._before = self._recorded = state
         return self
 
 
@@ -363,13 +424,28 @@ def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
             raise UserError(
                 f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
             )
+    for leaf in jax.tree.leaves(split_trained(network)[0]):
+        if leaf.dtype not in (jnp.float32, jnp.float64):
+            raise UserError(
+                f"The {type(network).__name__} has trained parameters of type {leaf.dtype}, and flows compute in "
+                "float32 and float64: convert the model to one of these."
+            )
     data.check()
 
 
+def _loss_now(obs: Observation) -> Any:
+    return obs.loss(obs.outputs, obs.data.y, obs.data.weight)
+
+
 def _checked_times(times: Times, since: float) -> np.ndarray:
-    asked = np.asarray(times, dtype=float)
+    try:
+        asked = np.asarray(times, dtype=float)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"times = {short(times)} is not a list of numbers: give increasing times, as [0, 1, 10]."
+        ) from None
     if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
-        raise UserError(f"Times must be a list of finite, increasing numbers, not {times!r}.")
+        raise UserError(f"Times must be a list of finite, increasing numbers, not {short(times)}.")
     if asked[0] < since:
         raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
     return asked

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._linalg import eigh
+from unlazy._memory import must_fit
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.flows.method import Method, OutputControlled
@@ -49,13 +50,19 @@ class Decay(eqx.Module):
         return (self.loading * (self.modes @ (integral * modes))).reshape(residual.shape)
 
 
-def check_linear_residual(method: Method, network: Network, other: str) -> None:
+def check_linear_residual(method: Method, network: Network, data: Dataset, other: str) -> None:
     """Require a quadratic loss and true gradients, without which the residual does not obey r' = -Θ Ω r."""
     name, loss = type(method).__name__, type(method.loss).__name__
     if not method.loss.quadratic:
         raise UserError(f"{name} needs a quadratic loss, and {loss} is not: use {other}.")
     if network.clips_per_sample:
         raise UserError(f"{name} needs true gradients, but the network was made with clip=...: use RungeKutta.")
+    # The kernel, its eigenvectors and what LAPACK needs to find them.
+    must_fit(
+        4.0 * data.y.size**2 * data.y.dtype.itemsize,
+        f"{name} on {data.y.size:,} outputs decomposes a matrix of that size and",
+        "take fewer samples, or the method 'stabilised'",
+    )
 
 
 class Memory(eqx.Module):
@@ -107,7 +114,7 @@ class Exponential(OutputControlled):
 
     def check(self, network: Network, data: Dataset) -> None:
         """Require a quadratic loss, true gradients, and a tolerance above rounding error."""
-        check_linear_residual(self, network, "GradientFlow")
+        check_linear_residual(self, network, data, "GradientFlow")
         super().check(network, data)
 
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:

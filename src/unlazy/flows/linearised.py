@@ -40,7 +40,7 @@ class Linearised(Method):
 
     def check(self, network: Network, data: Dataset) -> None:
         """Require a quadratic loss, which alone has a closed form, and true gradients."""
-        check_linear_residual(self, network, "GradientFlow on TangentModel(network)")
+        check_linear_residual(self, network, data, "GradientFlow on TangentModel(network)")
 
     def prepare(self, network: Network, data: Dataset) -> Prepared:
         """Train the linearisation, in weights."""

@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from unlazy._checked import Checked, checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows.driver import Driver, Probes, Times
-from unlazy.flows.state import Attempt, State
+from unlazy.flows.state import MOST_STEPS, Attempt, State
 from unlazy.flows.trajectory import Trajectory
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, with_fields
@@ -28,7 +29,7 @@ Precision = Literal["full", "mixed"]
 M = TypeVar("M", bound="Method")
 
 
-class Flow(eqx.Module):
+class Flow(Checked):
     """Gradient flow θ' = -R ∇L(θ), or a discretisation of it."""
 
     loss: eqx.AbstractVar[Loss]
@@ -48,6 +49,7 @@ class Flow(eqx.Module):
     def resume(self, previous: Method) -> Method:
         """Return the method that continues a run of ``previous``."""
 
+    @checked
     def __call__(
         self,
         network: Network,
@@ -81,6 +83,7 @@ class Flow(eqx.Module):
         keys = None if key is None else [key]
         return self.over_seeds([network], [data], times, probes, keys=keys, progress=progress)[0]
 
+    @checked
     def extend(
         self, trajectory: Trajectory, times: Times, probes: Probes = (), *, progress: Progress | None = None
     ) -> Trajectory:
@@ -96,6 +99,7 @@ class Flow(eqx.Module):
         flow = self.resume(trajectory.flow)
         return Driver(flow, trajectory.run_state, times, probes, "one").run(progress).trajectories()[0]
 
+    @checked
     def over_seeds(
         self,
         networks: Sequence[Network],
@@ -245,9 +249,8 @@ def number_or_none(value: float | None) -> np.ndarray | None:
 
 def count(value: int) -> np.ndarray:
     """Store a number of steps as an array."""
-    most = np.iinfo(np.int32).max
-    if not 1 <= value <= most:
-        raise UserError(f"A number of steps lies between 1 and {most}, not at {value}.")
+    if not 1 <= value <= MOST_STEPS:
+        raise UserError(f"A number of steps lies between 1 and {MOST_STEPS}, not at {value}.")
     return np.asarray(value, np.int32)
 
 

@@ -9,8 +9,12 @@ from typing import ClassVar
 import equinox as eqx
 import optax
 
+from unlazy._checked import Checked
+from unlazy._errors import UserError, short
+from unlazy.data import checks
 
-class Optimiser(eqx.Module):
+
+class Optimiser(Checked):
     """Turns gradients into a direction to step against.
 
     Attributes
@@ -52,6 +56,9 @@ class Momentum(Optimiser):
     decay: float = eqx.field(static=True, default=0.9)
     nesterov: bool = eqx.field(static=True, default=False)
 
+    def __check_init__(self) -> None:
+        checks.share("decay", self.decay)
+
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
         return optax.trace(self.decay, self.nesterov)
@@ -72,6 +79,11 @@ class Adam(Optimiser):
     b2: float = eqx.field(static=True, default=0.999)
     eps: float = eqx.field(static=True, default=1e-8)
 
+    def __check_init__(self) -> None:
+        checks.share("b1", self.b1)
+        checks.share("b2", self.b2)
+        checks.finite("eps", self.eps, 0.0)
+
     def transform(self) -> optax.GradientTransformation:
         """Scale by running moments."""
         return optax.scale_by_adam(self.b1, self.b2, self.eps)
@@ -87,6 +99,10 @@ class Transform(Optimiser):
     """
 
     given: optax.GradientTransformation = eqx.field(static=True)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.given, optax.GradientTransformation):
+            raise UserError(f"given = {short(self.given)} is not a transformation of Optax: try optax.scale_by_lion().")
 
     def transform(self) -> optax.GradientTransformation:
         """Use what was given."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, short
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset, as_dataset
@@ -56,7 +57,7 @@ class OwnLoop(Method):
 
 
 class Recorder:
-    """Evaluates probes in a training loop of your own, with JAX or PyTorch, and makes a `Trajectory` of what they see.
+    """Evaluates probes in a training loop of your own, with JAX or PyTorch, and makes a `Trajectory` of the results.
 
     Theorems, reports, figures and `Lab.keep` take the trajectory like that of a flow. A run whose parameters become NaN
     or infinite ends there, with `Status.not_finite`.
@@ -75,7 +76,7 @@ class Recorder:
         The loss that probes evaluate.
     snapshots
         Space for snapshots of the parameters, in MiB. Once it is used up, every second snapshot is dropped, again and
-        again. Start and end are kept in addition to these.
+        again. Those of the start and of the end are always kept.
 
     Examples
     --------
@@ -87,6 +88,7 @@ class Recorder:
     >>> run = recorder.trajectory()
     """
 
+    @checked
     def __init__(
         self,
         network: Any,
@@ -107,8 +109,9 @@ class Recorder:
         self._kept: dict[int, list[Any]] = {}
         self._stride = 1
 
+    @checked
     def see(self, step: float, model: Any) -> dict[str, Any]:
-        """Evaluate the probes now, and return what they see by name; nothing after parameters that are not finite.
+        """Evaluate the probes now, and return the results by name; none after parameters that are not finite.
 
         Parameters
         ----------
@@ -127,7 +130,7 @@ class Recorder:
         elif not at > driver.run_state.target:
             raise UserError(f"Step {at:g} is not after step {driver.run_state.target:g}: count up from call to call.")
         elif _shapes(arrays) != _shapes(driver.run_state.first):
-            raise UserError("This model has other arrays than the first one that was seen: keep to one architecture.")
+            raise UserError("This model has other arrays than the first one that was given: keep to one architecture.")
         elif int(driver.state.code):
             return {}
         driver.seconds = time.perf_counter() - self._begun
@@ -140,10 +143,10 @@ class Recorder:
         return driver.records[-1].observed
 
     def trajectory(self) -> Trajectory:
-        """Return everything that was seen, as a trajectory; recording can go on afterwards."""
+        """Return everything that was recorded, as a trajectory; recording can go on afterwards."""
         driver = self._seen()
         if not driver.records:
-            raise UserError("The parameters were not finite when they were first seen: there is nothing to return.")
+            raise UserError("The parameters were not finite in the first call of see: there is nothing to return.")
         driver.observe_end()
         return driver.trajectories()[0]
 
@@ -160,13 +163,13 @@ class Recorder:
 
     def _seen(self) -> Driver:
         if self._driver is None:
-            raise UserError("Nothing was seen yet: call recorder.see(step, model) in the training loop.")
+            raise UserError("Nothing was recorded yet: call recorder.see(step, model) in the training loop.")
         return self._driver
 
     def _network(self, model: Any) -> Network:
         if isinstance(model, Network):
             if type(model) is not type(self._like):
-                raise UserError(f"A {type(model).__name__} was seen, where a {type(self._like).__name__} was wanted.")
+                raise UserError(f"A {type(model).__name__} was given, where a {type(self._like).__name__} was wanted.")
             return model
         if isinstance(self._like, Wrapped | TorchNetwork):
             return self._like.with_model(model)

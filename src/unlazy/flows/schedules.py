@@ -11,11 +11,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from unlazy._errors import UserError
+from unlazy._checked import Checked
+from unlazy._errors import UserError, short
 from unlazy._types import PyTree
+from unlazy.data import checks
 
 
-class Schedule(eqx.Module):
+class Schedule(Checked):
     """A factor on the learning rate that depends on the step, and may react to the loss or differ between layers.
 
     A subclass defines `__call__`. One that reacts to the loss also defines `begin`, `current` and `react`, and one with
@@ -113,22 +115,27 @@ class Reaction(eqx.Module):
 
 
 def _factors(given: Sequence[float]) -> np.ndarray:
-    factors = np.asarray(given, float)
+    try:
+        factors = np.asarray(given, float)
+    except (TypeError, ValueError):
+        raise UserError(f"A schedule needs a list of positive factors, not {short(given)}.") from None
     if factors.ndim != 1 or not factors.size or not (np.isfinite(factors) & (factors > 0)).all():
         raise UserError(f"A schedule needs positive factors, not {given}.")
     return factors
 
 
 def _steps(given: Sequence[int]) -> np.ndarray:
-    steps = np.asarray(given, np.int32).reshape(-1)
+    try:
+        steps = np.asarray(given, np.int32).reshape(-1)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"Steps are a list of whole numbers below 2^31, not {short(given)}.") from None
     if (steps <= 0).any() or (np.diff(steps) <= 0).any():
         raise UserError(f"Steps are positive and increasing, not {given}.")
     return steps
 
 
 def _epochs(given: int) -> np.ndarray:
-    if not given >= 0:
-        raise UserError(f"A number of epochs is not negative: {given}.")
+    checks.count("wait", given, 0)
     return np.asarray(given, np.int32)
 
 
@@ -298,6 +305,10 @@ class StepDecay(Schedule):
     factor: float = eqx.field(static=True)
     every: int = eqx.field(static=True)
 
+    def __check_init__(self) -> None:
+        checks.positive("factor", self.factor)
+        checks.count("every", self.every)
+
     def __call__(self, step: Int[Array, "..."]) -> Any:
         """factor^⌊step/every⌋."""
         return optax.exponential_decay(1.0, self.every, self.factor, staircase=True)(step)
@@ -316,6 +327,10 @@ class Cosine(Schedule):
 
     steps: int = eqx.field(static=True)
     floor: float = eqx.field(static=True, default=0.0)
+
+    def __check_init__(self) -> None:
+        checks.count("steps", self.steps)
+        checks.finite("floor", self.floor, 0.0)
 
     def __call__(self, step: Int[Array, "..."]) -> Any:
         return optax.cosine_decay_schedule(1.0, self.steps, self.floor)(step)

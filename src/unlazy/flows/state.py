@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from unlazy._errors import UserError
 from unlazy._types import Outputs, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -50,6 +51,19 @@ def failed(code: Any) -> np.ndarray:
     """Whether runs with these status codes ended early, so that no later time is observed."""
     good = [index for index, status in enumerate(Status) if status.ok]
     return np.asarray(~np.isin(np.asarray(code), good))
+
+
+MOST_STEPS = int(np.iinfo(np.int32).max)  # that a run can count
+
+
+def check_steps(steps: Any, time: float) -> None:
+    """Refuse numbers of steps that cannot be counted."""
+    most = float(np.max(steps))
+    if not most <= MOST_STEPS:
+        raise UserError(
+            f"t = {time:g} is {most:.3g} steps away, and a run counts up to {MOST_STEPS:,}: take larger steps, or end "
+            "earlier."
+        )
 
 
 class State(eqx.Module):

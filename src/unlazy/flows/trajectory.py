@@ -7,14 +7,15 @@ import functools
 import html
 import importlib.metadata
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import numpy as np
 
-from unlazy._errors import UserError
+from unlazy._checked import Checked
+from unlazy._errors import UserError, short
 from unlazy._registry import kebab, resolve
 from unlazy._types import PyTree
 from unlazy.data import Dataset
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 COUNTERS = ("steps", "rejected", "evaluations", "error")
 
 
-class OnlyAtEnd(eqx.Module):
+class OnlyAtEnd(Checked):
     """A probe that is evaluated once, at the end of a run: for what is too expensive or too large to record often.
 
     ``observed`` then has no axis of times. In a recipe: ``{ kind = "pruning", when = "end" }``.
@@ -136,6 +137,11 @@ class Trajectory:
         return self.run_state.flow
 
     @functools.cached_property
+    def nonfinite(self) -> tuple[str, ...]:
+        """The names of all observations that are NaN or infinite anywhere: ``("kernel.alignment",)``."""
+        return nonfinite(flat(self.observed))
+
+    @functools.cached_property
     def start(self) -> Network:
         """The network at t = 0, in weights."""
         return eqx.combine(self.run_state.first, self.run_state.frozen).restore()
@@ -200,6 +206,7 @@ class Trajectory:
         ended = f"{self.status.name}, {int(stats['steps'])} steps of {stats['method']} in {stats['seconds']:.3g} s"
         span = f"{len(times)}, from {times[0]:g} to {times[-1]:g}" if len(times) else "none"
         rows = [("status", ended), ("times", span)]
+        rows += [("not finite", ", ".join(self.nonfinite))] if self.nonfinite else []
         for name, values in flat(self.observed).items():
             last = values if name.partition(".")[0] in late else values[-1] if len(values) else np.empty(0)
             rows.append((name, f"{float(last):.6g}" if np.ndim(last) == 0 else f"array of shape {np.shape(last)}"))
@@ -250,6 +257,7 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
         "recipe": "",
         "status": [one.status.name for one in each],
         "finished": int(all(one.status.ok for one in each)),
+        "nonfinite": ", ".join(dict.fromkeys(name for one in each for name in one.nonfinite)),
         "seconds": float(stats["seconds"]),
         "method": f"{stats['method']}, coordinates: {stats['coordinates']}, precision: {stats['precision']}",
         "versions": f"unlazy {importlib.metadata.version('unlazy')}, jax {importlib.metadata.version('jax')}",
@@ -279,6 +287,12 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
     return found
 
 
+def nonfinite(values: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """Return the names of all arrays that have entries which are NaN or infinite."""
+    numbers = {name: np.asarray(one) for name, one in values.items()}
+    return tuple(name for name, one in numbers.items() if one.dtype.kind in "fc" and not np.isfinite(one).all())
+
+
 def named(probes: Any) -> dict[str, Observe]:
     """Resolve probes that are given by name, and name those that are given without one after their class.
 
@@ -287,7 +301,11 @@ def named(probes: Any) -> dict[str, Observe]:
     if isinstance(probes, Mapping):
         return {name: _probe(probe) for name, probe in probes.items()}
     found: dict[str, Observe] = {}
-    for given in [probes] if callable(probes) or isinstance(probes, str) else probes:
+    one = callable(probes) or isinstance(probes, str)
+    if not one and not isinstance(probes, Iterable):
+        raise UserError(f"probes = {short(probes)} is not a list of probes: give their names, as ['train-loss'].")
+    each: Any = [probes] if one else probes
+    for given in each:
         probe = _probe(given)
         name = given.rpartition(":")[2] if isinstance(given, str) else getattr(probe, "__name__", type(probe).__name__)
         name = kebab(name).strip("<>")
@@ -301,6 +319,7 @@ def _probe(given: Any) -> Observe:
     if isinstance(given, str):
         return resolve("probe", given)
     if isinstance(given, type) or not callable(given):
-        name = getattr(given, "__name__", repr(given))
-        raise UserError(f"A probe must be an object, a name or a function, not {name}: write probes=[{name}()].")
+        name = getattr(given, "__name__", short(given))
+        remedy = f"write probes=[{name}()]" if isinstance(given, type) else "give its name, as probes=['train-loss']"
+        raise UserError(f"A probe must be an object, a name or a function, not {name}: {remedy}.")
     return given

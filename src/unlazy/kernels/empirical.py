@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._memory import GIB, available, must_fit
 from unlazy._types import PyTree
@@ -47,6 +48,7 @@ class Costs(NamedTuple):
     gram: tuple[str, ...]
 
 
+@checked
 def tangent_kernel(
     apply: Callable[[Any, Any], Array],
     params: PyTree,
@@ -113,6 +115,7 @@ def _compiled(
     return kernel_of(problem_of(apply, trained, rest, rates), x, z, outputs=outputs, method=method, memory=memory)
 
 
+@checked
 def kernel_costs(
     apply: Callable[[Any, Any], Array],
     params: PyTree,
@@ -196,13 +199,13 @@ def kernel_of(
 def _traced(
     problem: Problem, x: PyTree, z: PyTree | None, outputs: Literal["all", "trace"] | int
 ) -> tuple[Structure, int, int, str]:
+    rows = samples_of(x)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
     structure = Structure(problem.function, problem.leaves, problem.names, one)
     if isinstance(outputs, bool) or not (isinstance(outputs, int) or outputs in ("all", "trace")):
         raise UserError(f"outputs = {outputs!r} is unknown: take 'all', 'trace' or the index of one output.")
     if isinstance(outputs, int) and not 0 <= outputs < structure.outputs:
         raise UserError(f"There is no output {outputs}: the function has {structure.outputs}, counted from 0.")
-    rows = samples_of(x)
     reduced = "one" if isinstance(outputs, int) else outputs
     return structure, rows, rows if z is None else samples_of(z), reduced
 

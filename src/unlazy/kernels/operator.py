@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._types import PyTree
 from unlazy.kernels.problem import Problem, cut, problem_of, pushed, samples_of, split
 
 
+@checked
 def tangent_product(
     apply: Callable[[Any, Any], Array],
     params: PyTree,
@@ -91,6 +93,7 @@ def _act(problem: Problem, x: PyTree, z: PyTree, signal: Array, block: int | Non
     return moved.reshape(-1, *moved.shape[2:])[:p]
 
 
+@checked
 def leading_eigenvalues(
     apply: Callable[[Any, Any], Array],
     params: PyTree,

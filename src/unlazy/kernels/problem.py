@@ -77,7 +77,7 @@ def samples_of(x: PyTree) -> int:
     x
         An array, or a tree of arrays, with the samples along the first axis.
     """
-    sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(x)}
+    sizes = {leaf.shape[0] if getattr(leaf, "ndim", 0) else 0 for leaf in jax.tree.leaves(x)}
     if len(sizes) != 1 or 0 in sizes:
         raise UserError("A batch is an array, or a tree of arrays, with the samples along the first axis.")
     return sizes.pop()

@@ -2,7 +2,10 @@
 
 Exponents of width are multiples of 1/2 as a rule, so a quantity *vanishes* with the width where the 95 % interval of
 its exponent is below -1/4, *grows* where it is above 1/4, *stays* where it is between, and *persists* where it is above
--1/4 (`unlazy.lab.slopes`).
+-1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.slopes`). Relative changes below
+1 % at all widths are no changes, whatever their exponent is: it may be that of rounding errors, and the linearised
+model describes the training. A quantity relative to the size at the start does not count as growing where that size
+vanishes.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,8 +27,11 @@ from unlazy.lab.slopes import Slope, fit_slope
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GATHERED = 0.3  # of all pairs of neurons along one line: as many as if there were three lines in equal shares
+GATHERED = (
+    0.3  # of the pairs of neurons that were not along one line before: as many as with three lines in equal shares
+)
 SMALL, LARGE = 0.1, 0.5  # of a relative change between two checkpoints
+NEGLIGIBLE = 0.01  # of a relative change at all widths
 TRIVIAL = 0.01  # of the initial error: a function that has changed by less was hardly trained
 
 
@@ -87,12 +94,15 @@ class Saved(abc.ABC):
         Parameters
         ----------
         path
-            The file; its name should end in ``.json``.
+            The file, whose folder is made where it is missing; its name should end in ``.json``.
         """
         path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         head, rows = self.table()
-        with atomic_write(path.with_suffix(".svg")) as part:
-            self.plot().savefig(part, format="svg", metadata={"Date": None})
+        drawn = io.StringIO()
+        self.plot().savefig(drawn, format="svg", metadata={"Date": None})
+        with atomic_write(path.with_suffix(".svg")) as part:  # without the head of a file, so that pages can include it
+            part.write_text(drawn.getvalue()[drawn.getvalue().index("<svg") :], encoding="utf-8")
         with atomic_write(path) as part:
             content = self.to_dict() | {"table": {"head": head, "rows": rows}}
             part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -200,8 +210,8 @@ _NO_MORE = "Its directions have not gathered, and no more is known of it."
 
 def _gathered(slopes: dict[str, Slope]) -> Part | None:
     pairs, start = slopes.get("pairs"), slopes.get("pairs at the start")
-    if pairs is None or start is None or not pairs.last >= GATHERED > start.last:
-        return None
+    if pairs is None or start is None or not pairs.last - start.last >= GATHERED * (1 - start.last) > 0:
+        return None  # in few dimensions many pairs are near one line by chance
     reason = f"{100 * pairs.last:.0f} % of pairs of neurons lie along one line (at the start {100 * start.last:.0f} %)."
     return Part(Answer.CONDENSED, reason, "A larger initialisation prevents it.", slopes)
 
@@ -215,24 +225,29 @@ def _layer(slopes: dict[str, Slope]) -> Part:
     if len(change.widths) < 2:
         return Part(Answer.UNDECIDED, _ONE_WIDTH, _MORE, slopes)
     size, first = slopes["initial size"], slopes["first change"]
-    if size.grows or first.grows:
-        what = f"Its size at the start is {size}." if size.grows else f"Its change in the first steps is {first}."
-        wrong = "initialisation or multiplier" if size.grows else "learning rate"
-        return Part(Answer.UNSTABLE, what, f"Its {wrong} has to fall faster with the width.", slopes)
-    return _by_change("Its relative change", change, slopes)
-
-
-def _by_change(what: str, change: Slope, slopes: dict[str, Slope]) -> Part:
-    reason = f"{what} is {change}."
-    if change.vanishes:
+    if size.grows:
+        advice = "Its initialisation or multiplier has to fall faster with the width."
+        return Part(Answer.UNSTABLE, f"Its size at the start is {size}.", advice, slopes)
+    for what, relative in (("change in the first step", first), ("relative change", change)):
+        if relative.grows and not size.vanishes:
+            advice = "Its learning rate has to fall faster with the width."
+            return Part(Answer.UNSTABLE, f"Its {what} is {relative}.", advice, slopes)
+    reason = f"Its relative change is {change}."
+    if _negligible(change) or change.vanishes:
         return Part(
             Answer.LAZY, reason, "A larger learning rate for this layer, or smaller outputs, change that.", slopes
         )
     if change.stays:
         return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
-    if change.grows:
-        return Part(Answer.UNSTABLE, reason, "Its learning rate has to fall faster with the width.", slopes)
+    if change.persists and size.vanishes:
+        reason += f" Its size at the start is {size}."
+        advice = "An initialisation or multiplier that falls more slowly keeps its size at the start."
+        return Part(Answer.FEATURE_LEARNING, reason, advice, slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the interval.", slopes)
+
+
+def _negligible(*changes: Slope) -> bool:
+    return all(bool(np.max(one.values) < NEGLIGIBLE) and not one.grows for one in changes)
 
 
 def _failed(slope: Slope) -> str:
@@ -276,10 +291,10 @@ def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
             return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
         return Part(Answer.UNDECIDED, reason, "Lower the learning rate, so that both can be compared.", slopes)
     reason = f"The kernel drift is {drift}, the linearisation error {error}."
-    if drift.vanishes and error.vanishes:
+    if _negligible(drift, error) or (drift.vanishes and error.vanishes):
         advice = "Larger learning rates of the hidden layers beside the outputs' size, or smaller outputs, change that."
         return Part(Answer.LAZY, reason, advice, slopes)
-    if drift.persists and error.persists:
+    if drift.persists and error.persists and not (_negligible(drift) or _negligible(error)):
         return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the intervals.", slopes)
 

@@ -103,6 +103,16 @@ class CoordinateCheck(Saved):
         """What is off, by layer."""
         return {name: one.fault for name, one in self.layers.items() if one.fault}
 
+    @property
+    def reason(self) -> str:
+        """What the verdict rests on, in a sentence."""
+        if self.faults:
+            return "Off is " + "; ".join(f"the {fault} of {name}" for name, fault in self.faults.items()) + "."
+        if self.verdict == "RIGHT":
+            return "The exponents of all layers are those predicted."
+        open_ones = ", ".join(name for name, one in self.layers.items() if not one.decided)
+        return f"The intervals are too wide to tell for {open_ones}: more seeds or larger widths are needed."
+
     def rows(self) -> list[tuple[str, ...]]:
         """Return a row for each layer: name, measured and predicted exponents of size, change and own update, hint."""
 
@@ -136,7 +146,8 @@ class CoordinateCheck(Saved):
             }
             for name, one in self.layers.items()
         }
-        return {"kind": "coordinate check", "answer": self.verdict, "layers": layers, "settings": self.settings}
+        answer = {"kind": "coordinate check", "answer": self.verdict, "reason": self.reason}
+        return answer | {"layers": layers, "settings": self.settings}
 
     def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
         """Return the head and the rows of a table of everything."""
@@ -144,7 +155,8 @@ class CoordinateCheck(Saved):
 
     def __repr__(self) -> str:
         lines = [f"{row[0]}: size {row[1]}, change {row[2]}, own update {row[3]}. {row[4]}" for row in self.rows()]
-        return "\n".join([f"{self.verdict}; measured exponents of the width (predicted ones):", *lines])
+        head = f"{self.verdict}. {self.reason} Measured exponents of the width (predicted ones):"
+        return "\n".join([head, *lines])
 
 
 def coordinate_check(

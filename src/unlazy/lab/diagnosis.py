@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey
@@ -73,6 +73,7 @@ def diagnose(*given: Any, **options: Any) -> Diagnosis:
     return diagnose_widths(*given, **options)
 
 
+@checked
 def diagnose_widths(
     make: Make,
     data: Dataset,
@@ -222,6 +223,7 @@ def _by_layer(start: dict[str, Any], end: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+@checked
 def diagnose_checkpoints(before: Network, after: Network, data: Dataset) -> Diagnosis:
     """Find the regime of a training of your own from the model before and after it; nothing is trained.
 
@@ -238,16 +240,17 @@ def diagnose_checkpoints(before: Network, after: Network, data: Dataset) -> Diag
     for name, one in (("before", before), ("after", after)):
         if not isinstance(one, Network):
             raise UserError(f"{name} is {type(one).__name__}, which is not a Network: give unlazy.wrap(model).")
-    first, last = (split_trained(one)[0] for one in (before, after))
-    if jax.tree.map(jnp.shape, first) != jax.tree.map(jnp.shape, last):
+    (first, structure), (last, _) = (jax.tree.flatten(split_trained(one)[0]) for one in (before, after))
+    if [leaf.shape for leaf in first] != [leaf.shape for leaf in last]:
         raise UserError("The two checkpoints have parameters of different shapes: give the same model twice.")
+    change = jax.tree.unflatten(structure, [later - leaf for leaf, later in zip(first, last, strict=True)])
     samples, output = min(_SAMPLES, data.n), None if data.outputs is None else 0
     kernels = [training_kernel(one, data, samples, output) for one in (before, after)]
     f = [np.asarray(one(data.x)) for one in (before, after)]
-    step = np.asarray(before.push(data.x, jax.tree.map(jnp.subtract, last, first)))
+    step = np.asarray(before.push(data.x, change))
     found = _changes(f[0], f[1], f[0] + step, np.asarray(data.y), *kernels)
     if layers_on(before, data.x):
         observations = [Observation(one, before, data, Squared()) for one in (before, after)]
         seen = [{k: v for probe in _BY_LAYER.values() for k, v in flat(probe(one)).items()} for one in observations]
         found |= _by_layer(*seen)
-    return judged_once(found, {"model": type(before).__name__, "data": data.name})
+    return judged_once(found, {"model": getattr(before, "name", type(before).__name__), "data": data.name})

@@ -25,7 +25,7 @@ class OtherCode(UserWarning):
 
 
 def provenance() -> dict[str, str]:
-    """Return the versions, commit, device and machine that compute results now."""
+    """Return the versions, commit, device, machine, cores and threads that compute results now."""
     import jax
 
     return {
@@ -35,6 +35,8 @@ def provenance() -> dict[str, str]:
         "code": _code(),
         "device": ", ".join(sorted({device.device_kind for device in jax.devices()})),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "cores": str(_cores()),
+        "threads": _threads(),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -64,6 +66,20 @@ def _first(made_by: dict[str, Any], name: str) -> str:
 def _described(made_by: dict[str, Any]) -> str:
     version, commit, code = _first(made_by, "versions"), made_by.get("commit", "unknown"), _first(made_by, "code")
     return f"{version} (commit {commit}, source {code})"
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use, on which the order of sums in XLA depends."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _threads() -> str:
+    """Return the number of threads of each library of linear algebra, such as "openblas 2"."""
+    from threadpoolctl import threadpool_info
+
+    pools = {f"{one['internal_api']} {one['num_threads']}" for one in threadpool_info()}
+    return ", ".join(sorted(pools)) or "unknown"
 
 
 @functools.cache

@@ -90,7 +90,7 @@ def _network(made: Any, call: str) -> Network:
     try:
         network = made if isinstance(made, Network) else wrap(made)
     except UserError as error:
-        raise UserError(f"{call} returned what is not a model. {error}") from None
+        raise UserError(f"What {call} returned cannot be diagnosed. {error}") from None
     if isinstance(network, TorchNetwork):
         raise UserError(
             f"{call} returned a PyTorch module, which is trained in a loop of your own: "

@@ -68,7 +68,7 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     end: float
-    count: Annotated[int, msgspec.Meta(ge=2)] = 51
+    count: Annotated[int, msgspec.Meta(ge=2, le=1_000_000)] = 51
     spacing: Literal["linear", "log"] = "linear"
     first: float | None = None
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import xarray as xr
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._files import checksum
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
@@ -62,6 +63,7 @@ class Lab:
     >>> results = lab.run_all(recipes, workers=4)
     """
 
+    @checked
     def __init__(
         self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False, snapshots: float = 16.0
     ) -> None:
@@ -78,6 +80,11 @@ class Lab:
         while (found := self.attempt(recipe)) is None:
             self.wait(recipe)
         return found
+
+    def has(self, recipe: Recipe) -> bool:
+        """Return whether the result of a recipe is stored, so that `run` only reads it."""
+        known = None if self.fresh else self.store.load(recipe)
+        return known is not None and known.attrs.get("identity") == identify(recipe).view
 
     def wait(self, recipe: Recipe) -> None:
         """Wait a moment for another process that is computing part of a recipe."""

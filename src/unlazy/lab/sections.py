@@ -20,12 +20,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from unlazy import _registry
+from unlazy._checked import LISTS, hints_of
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._registry import base_of, find, kebab, kind_of, load, members, spoken
 
 Section = dict[str, Any] | str  # a member with options, or just its name
 
-_LISTS = (tuple, list, collections.abc.Sequence)
 # Classes of these packages are values, which a file cannot hold, and not members that a recipe can name.
 VALUES = {"jax", "jaxlib", "jaxtyping", "numpy", *sys.stdlib_module_names}
 
@@ -198,36 +198,6 @@ def _plain(kind: str, function: Any, options: dict[str, Any], where: str) -> Any
         return wrapper(bound, **arguments)
 
 
-def hints_of(maker: Any) -> dict[str, Any]:
-    """Return the types of a maker's options; the type of the field where that of its converter is not known."""
-    if isinstance(maker, functools.partial):
-        return hints_of(maker.func)
-    if not inspect.isclass(maker):
-        return _evaluated(maker, {})
-    # An inherited field is annotated with the names of the module that defines it.
-    words = {
-        name: value
-        for base in reversed(maker.__mro__)
-        for name, value in vars(sys.modules.get(base.__module__, types)).items()
-    }
-    own, fields = _evaluated(maker.__init__, words), _evaluated(maker, words)
-    return {name: fields.get(name, hint) if hint is Any else hint for name, hint in own.items()}
-
-
-def _evaluated(annotated: Any, words: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(annotated, localns=words or None, include_extras=True)
-    except Exception:  # one of them uses a name that is imported for type checkers only: use the others
-        spaces = getattr(inspect.unwrap(annotated), "__globals__", {})
-        found = {}
-        for name, hint in inspect.get_annotations(annotated).items():
-            try:
-                found[name] = eval(hint, spaces, words) if isinstance(hint, str) else hint
-            except Exception:
-                found[name] = Any
-        return found
-
-
 class Accepted(NamedTuple):
     """The values that an option accepts, by its type."""
 
@@ -243,7 +213,7 @@ def accepted(hint: Any) -> Accepted:
     choices = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     plain = [choice for choice in choices if _is_plain(choice)]
     words = [word for choice in plain if typing.get_origin(choice) is Literal for word in typing.get_args(choice)]
-    lists = [choice for choice in choices if typing.get_origin(choice) in _LISTS and choice not in plain]
+    lists = [choice for choice in choices if typing.get_origin(choice) in LISTS and choice not in plain]
     parts = [typing.get_args(one)[0] for one in lists]
     return Accepted(choices, [choice for choice in choices if _is_member(choice)], plain, words, parts)
 
@@ -315,7 +285,7 @@ def _is_plain(hint: Any) -> bool:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _is_plain(parts[0])
-    if origin in (*_LISTS, dict, typing.Union, types.UnionType):
+    if origin in (*LISTS, dict, typing.Union, types.UnionType):
         return all(_is_plain(part) for part in parts if part is not Ellipsis)
     if inspect.isclass(hint) and issubclass(hint, enum.Enum):
         return True

@@ -41,24 +41,40 @@ class Slope:
         return float(np.mean(self.values[-1]))
 
     @property
+    def late(self) -> tuple[float, float]:
+        """The exponent between the two largest widths, less and plus its standard error; NaN where there is none.
+
+        What saturates at small widths, such as a relative change of order 1, bends a curve that is not a power there.
+        The interval does not show that, so `grows`, `vanishes`, `persists` and `stays` must not contradict this.
+        """
+        if np.isnan(self.exponent):
+            return np.nan, np.nan
+        logs, seeds = np.log(self.values), self.values.shape[1]
+        step = np.log(self.widths[-1] / self.widths[-2])
+        late = (logs[-1].mean() - logs[-2].mean()) / step
+        spread = np.sqrt(logs.var(axis=1, ddof=1).mean()) if seeds > 1 else np.inf
+        error = spread * np.sqrt(2 / seeds) / step
+        return float(late - error), float(late + error)
+
+    @property
     def grows(self) -> bool:
-        """Whether the interval lies above 1/4, halfway to the exponent 1/2."""
-        return bool(self.low > HALFWAY)
+        """Whether the interval lies above 1/4, halfway to the exponent 1/2, and `late` does not lie below."""
+        return bool(self.low > HALFWAY and self.late[1] > HALFWAY)
 
     @property
     def vanishes(self) -> bool:
-        """Whether the interval lies below -1/4."""
-        return bool(self.high < -HALFWAY)
+        """Whether the interval lies below -1/4, and `late` does not lie above."""
+        return bool(self.high < -HALFWAY and self.late[0] < -HALFWAY)
 
     @property
     def persists(self) -> bool:
-        """Whether the interval lies above -1/4, so that the quantity does not vanish."""
-        return bool(self.low > -HALFWAY)
+        """Whether the interval lies above -1/4 and `late` not below, so that the quantity does not vanish."""
+        return bool(self.low > -HALFWAY and self.late[1] > -HALFWAY)
 
     @property
     def stays(self) -> bool:
-        """Whether the interval lies within ±1/4."""
-        return bool(self.low > -HALFWAY and self.high < HALFWAY)
+        """Whether the interval lies within ±1/4, and `late` not outside of it."""
+        return self.persists and bool(self.high < HALFWAY and self.late[0] < HALFWAY)
 
     def plain(self) -> dict[str, Any]:
         """Return everything as plain numbers, None where there is none, for JSON."""

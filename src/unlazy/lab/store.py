@@ -23,6 +23,7 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy._files import CHECKSUM, checksum, labelled, probe_names, recipe_table, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
+from unlazy.flows.trajectory import nonfinite
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
@@ -118,10 +119,12 @@ def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
     each, chosen = list(found.values()), [track.select(identity.times) for track in found.values()]
     longest, (indices, _) = max(zip(each, chosen, strict=True), key=lambda one: len(one[1][0]))
     variables: dict[str, Any] = {}
+    marked: list[str] = []  # what has entries that are not finite; seeds that ended early are padded below
     for label, probe in identity.probes.items():
         rows = [(track, seen(probe, *one)) for track, one in zip(each, chosen, strict=True)]
         columns = [track.stacked(identity.digests[label], some) for track, some in rows]
         late = isinstance(probe, OnlyAtEnd)
+        marked += [".".join((label, *part)) for got in columns for part in nonfinite(got)]
         for part, one in next(filter(None, columns), {}).items():
             values = np.stack([_padded(got.get(part, one[:0]), 1 if late else len(indices)) for got in columns])
             name, first = ".".join((label, *part)), ("seed",) if late else ("seed", "time")
@@ -132,6 +135,7 @@ def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
     run.attrs |= {
         "status": status,
         "finished": int(all(Status[one].ok for one in status)),
+        "nonfinite": ", ".join(dict.fromkeys(marked)),
         "seconds": float(sum(track.seconds for track in each)),
         "method": "; ".join(dict.fromkeys(track.method for track in each)),
     }
@@ -245,6 +249,8 @@ def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = F
         for some in [[place] for place in places] if each_seed else [list(places)]:
             seed = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
             status = ", ".join(dict.fromkeys(ended[place] for place in some))
+            marked = nonfinite(run.isel(seed=some).data_vars) if each_seed else str(run.attrs.get("nonfinite", ""))
+            status += f"; not finite: {', '.join(marked) if each_seed else marked}" if marked else ""
             last = {"status": status, "time": float(run["time"].values[-1])} | last_values(run.isel(seed=some))
             rows.append(head | seed | last)
     return rows

@@ -263,8 +263,11 @@ def _join(track: Track, before: Track, leaves: int, limit: float) -> None:
     track.counters = {name: before.counters[name] + track.counters[name] for name in COUNTERS}
     track.merged = before.merged + track.merged
     track.seconds += before.seconds
-    if not is_current(before.made_by):
-        track.made_by = {name: f"{before.made_by.get(name, '?')}; {now}" for name, now in track.made_by.items()}
+    for name, now in track.made_by.items():
+        then = before.made_by.get(name, "?")
+        # Numbers depend on cores and threads in their last digits, and on all the rest where the code is another.
+        if not is_current(before.made_by) or (name in ("cores", "threads") and then != now):
+            track.made_by[name] = f"{then}; {now}"
     _keep_observed(track, before)
 
 

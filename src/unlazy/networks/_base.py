@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.kernels import tangent_kernel
@@ -83,7 +84,7 @@ class GramForm(NamedTuple):
     prepare: Callable[[Layout], Prepared]
 
 
-class Network(eqx.Module):
+class Network(Checked):
     """A parametric function f(x; θ) together with the geometry R of its gradient flow, θ' = -R ∇L(θ).
 
     Only ``__call__`` is abstract. All other methods have defaults that are right for any tree of parameters, and are

@@ -109,9 +109,10 @@ class ConvNet(Network):
         wanted = 2 * entries * jnp.result_type(float).itemsize
         must_fit(wanted, f"A network of {entries:,.0f} parameters", "take fewer channels or dense units")
 
-        conv = [((i + o) * m**2 / 2) ** -gamma for i, o, m in zip(ins, outs, sides, strict=True)]
-        fans = [((i + o) / 2) ** -gamma if linear is None else linear for i, o in layers if i and o]
+        conv = [_power((i + o) * m**2 / 2, -gamma) for i, o, m in zip(ins, outs, sides, strict=True)]
+        fans = [_power((i + o) / 2, -gamma) if linear is None else linear for i, o in layers if i and o]
         self.scales = tuple(float(s if scale is None else scale) for s in (*conv, *fans))
+        _check_scales(self.scales, rescaled)
         keys = iter(jax.random.split(as_key(key), 2 * len(self.scales)))
         units = iter((1.0 if rescaled else s) for s in self.scales)
 
@@ -353,13 +354,32 @@ def _check(
             "or one kernel size for each layer."
         )
     if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
-        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image are 1 at least.")
+        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image must be at least 1.")
     if sum(m - 1 for m in sides) >= min(image[1:]):
         raise UserError(
             f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller or fewer."
         )
     if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
-        raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
+        raise UserError(f"Initial standard deviations (scale, linear) must be positive numbers, not {sizes}.")
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return base**exponent
+    except OverflowError:
+        return np.inf
+
+
+def _check_scales(scales: tuple[float, ...], rescaled: bool) -> None:
+    """Refuse initial scales that would be stored as 0 or infinity, or whose learning rates 1/s² would."""
+    limits = jnp.finfo(jnp.result_type(float))
+    least = float(limits.max) ** -0.5 if rescaled else float(limits.tiny)
+    for layer, s in enumerate(scales, start=1):
+        if not least <= s <= float(limits.max):
+            raise UserError(
+                f"Layer {layer} would start from numbers of the size {s:.3g}, where {limits.dtype} needs at least "
+                f"{least:.0e}: take a larger `scale`, a smaller `gamma`, or float64."
+            )
 
 
 def patches(x: Float[Array, "n channels height width"], side: int) -> Float[Array, "n places size"]:

@@ -81,7 +81,7 @@ def _draw_block(
         (train, str, "train='ac'"),
     ):
         if not isinstance(given, wanted):
-            raise UserError(f"{given!r} is not what a stack is made of: give an object, say {example}.")
+            raise UserError(f"{given!r} cannot describe a block of a stack: give an object, such as {example}.")
     letters = "".join(letter for letter in "awbc" if letter in train)
     if set(train) - set("awbc"):
         raise UserError(f"What is trained is named by the letters a, w, b and c, not by '{train}'.")

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy._linalg import eigh
 from unlazy._types import PRNGKey
@@ -29,7 +30,7 @@ Gram = Float[Array, "n p"]
 _BYTES = 2**27  # what the filtered images of one batch may take
 
 
-class Embedding(eqx.Module):
+class Embedding(Checked):
     """A fixed map Φ from inputs to D features."""
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
@@ -118,6 +119,9 @@ class RandomLayers(Embedding):
         """Send a batch through the frozen layers."""
         if self.weights is None or self.activation is None:
             raise UserError("These random layers have no weights yet: a network draws them, or call `draw`.")
+        if x.shape[1] != self.weights[0].shape[1]:
+            made_for = self.weights[0].shape[1]
+            raise UserError(f"This embedding was made for {made_for} inputs but was given {x.shape[1]}.")
         for weight in self.weights:
             x = self.activation(x @ weight.T / math.sqrt(weight.shape[1]))
         return x
@@ -191,8 +195,8 @@ class RandomPatches(Embedding):
 class Infinite(Embedding):
     """Infinitely wide random layers, D → ∞: known only by the limit of their kernel (chen2022 eq. 23 and App. H).
 
-    The kernel is the composition of dual activations, one a layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian of
-    covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
+    The kernel is the composition of dual activations, one per layer: G_{l+1}(x, z) = E[σ(u) σ(v)] with (u, v) Gaussian
+    of covariance G_l. A network on it is exact on the points that it is trained and tested on; see `Anchored`.
 
     Parameters
     ----------

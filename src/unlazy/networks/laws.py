@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from unlazy._errors import UserError
+from unlazy._checked import Checked
+from unlazy._errors import UserError, short
 from unlazy._types import PRNGKey
 
 Rows = Float[Array, "m d"]
@@ -23,7 +24,7 @@ def _one_or_many(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
     return tuple(float(one) for one in value) if isinstance(value, tuple | list) else float(value)
 
 
-class Law(eqx.Module):
+class Law(Checked):
     """How the rows of a matrix of parameters are drawn, independently of each other unless it says otherwise."""
 
     @abc.abstractmethod
@@ -221,6 +222,8 @@ def draw_readout(
     if isinstance(given, float | int) or np.ndim(given) == 0:
         return float(np.asarray(given)) * jax.random.rademacher(key, shape, jnp.result_type(float))
     values = jnp.asarray(given, jnp.result_type(float))
+    if not bool(jnp.all(jnp.isfinite(values))):
+        raise UserError(f"readout = {short(given)} has entries that are NaN or infinite: give finite numbers.")
     if values.shape != shape:
         raise UserError(f"Read-outs of shape {values.shape} were given where {shape} is needed.")
     return values

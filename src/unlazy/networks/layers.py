@@ -53,6 +53,10 @@ class Layer(eqx.Module):
         """Whether training can change the pre-activations."""
         return True
 
+    def is_readout(self, x: Batch) -> bool:
+        """Return whether the pre-activations on ``x`` are the outputs of the network, so that there are no neurons."""
+        return False
+
     def kernels(self) -> Float[Array, "k d"] | None:
         """Return single convolution kernels, one row per pair of input and output channel; None for dense layers."""
         return None

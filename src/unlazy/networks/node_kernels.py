@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy.activations import Activation
 from unlazy.networks.embeddings import Embedding, Identity
@@ -20,7 +21,7 @@ _MOST = 2**20  # heavy nodes
 _ROUNDING = 8  # by which the product of a point with itself may be off, in units of the last place
 
 
-class NodeKernels(eqx.Module):
+class NodeKernels(Checked):
     """Expectations over one node of a two-layer network with Gaussian weights, h = scale (w·Φ/√D + b).
 
     Parameters

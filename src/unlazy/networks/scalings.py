@@ -10,10 +10,11 @@ import equinox as eqx
 import numpy as np
 from scipy.special import zeta
 
+from unlazy._checked import Checked, checked
 from unlazy._errors import UserError
 
 
-class NodeWeights(eqx.Module):
+class NodeWeights(Checked):
     """Summable weights λ̃_1 >= λ̃_2 >= ... >= 0 of infinitely many nodes (caron2023 eq. 1)."""
 
     @abc.abstractmethod
@@ -108,7 +109,7 @@ class GivenNodes(NodeWeights):
         return float(sum(self.weights))
 
 
-class Asymmetrical(eqx.Module):
+class Asymmetrical(Checked):
     """Node variances λ_{m,j} = γ/m + (1-γ) λ̃_j / Σ_{k<=m} λ̃_k, summing to 1 (caron2023 eq. 1).
 
     Parameters
@@ -132,7 +133,7 @@ class Asymmetrical(eqx.Module):
         return self.gamma / m + (1 - self.gamma) * tilde / tilde.sum()
 
 
-class Scaling(eqx.Module):
+class Scaling(Checked):
     """The exponents of a network's scaling, with m neurons on D features.
 
     s_j = m^node (or node weights of their own), h_j = D^feature w_j·Φ(x), and w_j learns at m^rate D^feature_rate.
@@ -174,6 +175,7 @@ ntk = Scaling(node=-0.5)
 multilayer_mean_field = Scaling(node=-1.0, feature=-1.0, rate=1.0, feature_rate=1.0)  # Table 1's MF column, m² at D = m
 
 
+@checked
 def asymmetrical(gamma: float, weights: NodeWeights) -> Scaling:
     """Asymmetrical node scaling (caron2023): γ = 1 is the NTK scaling, γ < 1 learns features at any width.
 

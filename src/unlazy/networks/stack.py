@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._memory import total
@@ -97,7 +98,7 @@ class MeanFieldStack(Network):
 
     def __init__(
         self,
-        widths: tuple[float, ...],
+        widths: tuple[Annotated[float, MAY_BE_INFINITE], ...],
         inputs: int,
         outputs: int | None = None,
         *,
@@ -256,6 +257,7 @@ class MeanFieldStack(Network):
         features, first = self._fixed_features(), self.blocks[0]
         if features is None or not isinstance(first, Block | Limit):
             return None
+        self._enter(data.x)  # inputs of another dimension are an error
         return GramForm(features, None, lambda _: in_places(self._with(in_gram(first, data.points(), data.n)), data))
 
     def restore(self) -> MeanFieldStack:

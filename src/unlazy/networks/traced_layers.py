@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy.kernels.problem import leaf_name
 from unlazy.networks._base import Network, as_function
 from unlazy.networks.layers import Layer
 from unlazy.networks.prepared import Batch, raw_inputs
@@ -45,15 +46,20 @@ class TracedNeurons(Layer):
 
     def weights(self) -> Float[Array, "m d"]:
         apply, params, _ = as_function(self.network)
-        leaf = next(leaf for leaf in jax.tree.leaves(params) if eqx.is_inexact_array(leaf))
-        return trace_layers(apply, params, jnp.zeros((1, *self.sample), leaf.dtype))[self.traced].weights
+        leaves = {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]}
+        kind = next(leaf.dtype for leaf in leaves.values() if eqx.is_inexact_array(leaf))
+        layer = trace_layers(apply, params, jnp.zeros((1, *self.sample), kind))[self.traced]
+        rows = layer.weights
+        biases = [leaves[name].reshape(-1, 1) for name in layer.biases if leaves[name].size == len(rows)]
+        return jnp.concatenate([rows, *(one.astype(rows.dtype) for one in biases)], axis=1)
 
 
 def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
     """Return the layers of a network: what its own `layers` says, else its products with trained weights.
 
-    A network that defines `layers` and lists none has no neurons, such as a kernel machine, and is not traced. The last
-    product is the read-out and is left out where it has as many units as the network has outputs.
+    A network that defines `layers` and lists none has no neurons, such as a kernel machine, and is not traced. The
+    read-out is left out: a layer that says so itself (`Layer.is_readout`), or the last product if it has as many units
+    as the network has outputs.
 
     Parameters
     ----------
@@ -63,7 +69,7 @@ def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
         Inputs, of which only the shape is used.
     """
     if type(network).layers is not Network.layers:
-        return network.layers()
+        return {name: layer for name, layer in network.layers().items() if not layer.is_readout(x)}
     raw = raw_inputs(x)
     apply, params, _ = as_function(network)
     one = jax.ShapeDtypeStruct((1, *raw.shape[1:]), raw.dtype)

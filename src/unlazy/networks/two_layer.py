@@ -193,7 +193,7 @@ class TwoLayer(Network):
 
     def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
         """Return Φ(x) and h(x)."""
-        raw, w = raw_inputs(x), self._weights()
+        raw = raw_inputs(x)
         if raw.ndim != 2:
             raise UserError(
                 f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
@@ -201,9 +201,13 @@ class TwoLayer(Network):
             )
         known = known_as(x, Features) if self.prepared else None
         phi = self.embedding(raw) if known is None else known
-        if phi.shape[1] != w.shape[1]:
-            raise UserError(f"This network was made for {w.shape[1]} features but was given {phi.shape[1]}.")
+        self._check_features(phi)
         return phi, self._linear()(phi).T
+
+    def _check_features(self, phi: Float[Array, "n D"]) -> None:
+        made_for = self._weights().shape[1]
+        if phi.shape[1] != made_for:
+            raise UserError(f"This network was made for {made_for} features but was given {phi.shape[1]}.")
 
     def _linear(self) -> Weights:
         """Return h as a function of features."""
@@ -241,8 +245,9 @@ class TwoLayer(Network):
         def prepare(layout: Layout) -> Prepared:
             points = data.points()
             there = self.anchored(points)
-            linear = there._linear()
-            gram = linear.to_gram(there.embedding(points), points, data.n, linear.rate, layout)
+            linear, phi = there._linear(), there.embedding(points)
+            there._check_features(phi)
+            gram = linear.to_gram(phi, points, data.n, linear.rate, layout)
             return in_places(NeuronSum(gram, self.a, self.s, self), data)
 
         features = math.inf if self.process is not None else self.embedding.size(data.inputs)

@@ -257,6 +257,8 @@ def between(values: np.ndarray, low: float, high: float) -> Judgement:
 
 def _each(satisfied: np.ndarray, loose: bool, factor: float) -> Judgement:
     agree, seeds = int(np.sum(satisfied)), satisfied.size
+    if not seeds:
+        return undecided("there is no seed to judge")
     if agree == seeds and loose:
         return Judgement(Outcome.VACUOUS, f"met more than {factor:g} times over by every seed", agree, seeds)
     outcome = Outcome.HOLDS if agree == seeds else Outcome.UNDECIDED if agree else Outcome.FAILS

@@ -32,11 +32,11 @@ class KernelMatrix(Probe):
 class Kernel(Probe):
     """Drift, extreme eigenvalues and alignment of the tangent kernel Θ on training inputs.
 
-    - ``drift``: ‖Θ_t - Θ_0‖_F / ‖Θ_0‖_F, zero for a lazy network;
+    - ``drift``: ‖Θ_t - Θ_0‖_F / ‖Θ_0‖_F, zero for a lazy network, NaN if Θ_0 = 0;
     - ``drift_operator``: ‖Θ_t - Θ_0‖_2, as in caron2023 figure 1;
     - ``smallest``, ``largest``: eigenvalues; with the sum of ½ |f - y|² they are the slowest and the fastest rate at
       which the residual decays, with the mean these rates are n times smaller;
-    - ``alignment``: y^T Θ y / (‖Θ‖_F |y|²), one when Θ = y y^T.
+    - ``alignment``: y^T Θ y / (‖Θ‖_F |y|²), one when Θ = y y^T, NaN if y = 0 or Θ = 0.
 
     caron2023 uses the first output on MNIST. Beyond 768 rows eigenvalues come from Lanczos iterations, the smallest
     after a Cholesky factorisation: at n = 3,827 an evaluation takes a tenth of the time of a full diagonalisation and

@@ -1,11 +1,13 @@
 """How far weights and features have moved, and which neurons are active: lazy training or feature learning."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy.networks import Batch, Layer, MeanFieldStack, Network, layers_on
 from unlazy.probes.observation import Observation, Probe
@@ -89,8 +91,8 @@ class ActiveShare(Probe):
         The ends of the interval, such as those of ``activation.active``. By default it is (0, ∞).
     """
 
-    left: float = eqx.field(static=True, default=0.0)
-    right: float = eqx.field(static=True, default=float("inf"))
+    left: Annotated[float, MAY_BE_INFINITE] = eqx.field(static=True, default=0.0)
+    right: Annotated[float, MAY_BE_INFINITE] = eqx.field(static=True, default=float("inf"))
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, ""]]:
         def smallest(h: Float[Array, "n m"]) -> Float[Array, ""]:

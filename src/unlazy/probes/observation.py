@@ -11,7 +11,9 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
+from unlazy._checked import Checked
 from unlazy._errors import UserError
+from unlazy._memory import must_fit
 from unlazy._types import Outputs, PyTree
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -156,12 +158,16 @@ def training_kernel(
             raise UserError(f"There is no output {output}: the targets have {data.outputs or 1}, counted from 0.")
         if data.outputs is not None:
             return network.output_kernel(points, points, output)
+    entries = float(points.shape[0] * (data.outputs or 1)) ** 2
+    must_fit(
+        4 * entries * data.x.dtype.itemsize, f"The tangent kernel of {points.shape[0]:,} inputs", "give fewer `samples`"
+    )
     kernel = network.tangent_kernel(points)
     size = kernel.shape[0] * (1 if kernel.ndim == 2 else kernel.shape[1])
     return kernel.reshape(size, size)
 
 
-class Probe(eqx.Module):
+class Probe(Checked):
     """A quantity that is measured on a network along a run; it returns an array or a dictionary of arrays.
 
     A probe gives the same values inside a flow and by hand on a snapshot:

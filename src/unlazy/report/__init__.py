@@ -8,7 +8,7 @@ _NAMES = {
     "contents": "Contents gather",
     "figures": "draw export",
     "html": "write_report",
-    "record": "Record recipes records reproduce run_panel stem",
+    "record": "Record is_stored recipes records reproduce run_panel stem",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unlazy.report.contents import Contents, gather
     from unlazy.report.figures import draw, export
     from unlazy.report.html import write_report
-    from unlazy.report.record import Record, recipes, records, reproduce, run_panel, stem
+    from unlazy.report.record import Record, is_stored, recipes, records, reproduce, run_panel, stem
 
 __all__ = [
     "Contents",
@@ -26,6 +26,7 @@ __all__ = [
     "draw",
     "export",
     "gather",
+    "is_stored",
     "recipes",
     "records",
     "reproduce",

@@ -15,6 +15,13 @@ _KINDS = {
     "rate transfer": "Best learning rate",
     "phase diagram": "Phase diagram",
 }
+_POWERS = "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents."
+_CAPTIONS = {
+    "diagnosis": _POWERS,
+    "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
+    "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
+    "phase diagram": "Dots are computed runs; between them the quantity is interpolated, inside cells of one regime.",
+}
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,7 @@ class Diagnosed:
     head: list[str]
     rows: list[list[str]]
     figure: str
+    caption: str
     settings: dict[str, str]
     command: str
 
@@ -54,6 +62,7 @@ def read_diagnosis(path: Path) -> Diagnosed:
         head=[str(name) for name in table.get("head", [])],
         rows=[[str(cell) for cell in row] for row in table.get("rows", [])],
         figure=figure.read_text(encoding="utf-8") if figure.is_file() else "",
+        caption=_CAPTIONS[content["kind"]],
         command=settings.pop("command", ""),
         settings=settings,
     )

@@ -22,7 +22,7 @@ from unlazy.report.figures import describe, encode
 
 _PLOTS = 12  # in one figure
 _MOST_SETTINGS = 10  # columns of settings in the table
-_MADE_BY = ("versions", "python", "commit", "device", "machine", "written", "method")
+_MADE_BY = ("versions", "python", "commit", "device", "machine", "cores", "threads", "written", "method")
 
 
 @dataclass(frozen=True)
@@ -140,12 +140,13 @@ def _value(ends: np.ndarray) -> Value:
 def _detail(path: Path, run: xr.Dataset, contents: Contents) -> dict[str, Any]:
     """Return what the page shows of one stored run: where it is, how it ended, and how to repeat it."""
     attributes = run.attrs
+    marked = str(attributes.get("nonfinite", ""))
     recipe = str(attributes.get("recipe") or "")
     return {
         "file": path.name,
         "name": str(attributes.get("name") or path.stem),
         "seeds": seeds([recipe]),
-        "status": ", ".join(sorted(set(statuses(run)))),
+        "status": ", ".join(sorted(set(statuses(run)))) + (f"; not finite: {marked}" if marked else ""),
         "seconds": float(attributes.get("seconds", 0.0)),
         "recipe": toml(recipe) if recipe_table(recipe) else "",  # empty for a run that was made in Python
         "made_by": {one: str(attributes[one]) for one in _MADE_BY if one in attributes},

@@ -162,6 +162,17 @@ def run_panel(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
     return lab.run_all(panel.recipes(scale, seeds), workers)
 
 
+def is_stored(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None) -> bool:
+    """Return whether all results of a panel are stored, so that `reproduce` judges and draws it without computing them.
+
+    Parameters
+    ----------
+    panel, scale, lab, seeds
+        As for `reproduce`.
+    """
+    return all(lab.has(recipe) for recipe in panel.recipes(scale, seeds).values())
+
+
 def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Record:
     """Run a panel, check its claims, draw it, and store the record in the lab's folder.
 

@@ -91,17 +91,21 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
     summaries = []
     for result, name, path in runs:
         status, seconds = statuses(result), float(result.attrs["seconds"])
+        marked = str(result.attrs.get("nonfinite", ""))
         # Means over seeds and entries; what was observed at the end only has no time.
         last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
         if as_json:
             finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON has no NaN
-            summaries.append({"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite})
+            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}
+            summaries.append(summary | {"nonfinite": [one for one in marked.split(", ") if one]})
             continue
         rows = [[one, f"{value:.6g}"] for one, value in last.items()]
         print_table(["probe", "last value (mean over seeds and entries)"], rows)
         for one in sorted(set(status) - {"finished"}):
             where = "" if Status[one].ok else f" stopped at t = {float(result['time'][-1]):g}"
             print(f"{name}{where}: {Status[one].value}")
+        if marked:
+            print(f"{name}: NaN or infinite values were observed of {marked}.")
         written = result.attrs["written"]
         print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {written} in {path}")
         if "method" in result.attrs:  # older files do not have it

@@ -242,7 +242,7 @@ class Theorem(eqx.Module, Generic[Setting]):
             return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
         missing = [probe for probe in self.needs(run.start, run.data) if through(run, probe) is None]
         if missing:
-            why = f"It has to watch the run: add probes=[{', '.join(map(repr, missing))}]."
+            why = f"It needs observations of the run: add probes=[{', '.join(map(repr, missing))}]."
             return Finding(Verdict.SILENT, why, hypotheses=hypotheses)
         return dataclasses.replace(self.conclude(setting), hypotheses=hypotheses)
 

@@ -180,6 +180,14 @@ class TorchNetwork(Network):
         one_output = self._shape(points) == 1
         return _jax(kernel[:, 0, :, 0] if one_output else kernel)
 
+    def push(self, x: Batch, change: Any) -> Outputs:
+        torch, points, tensors, moved = sys.modules["torch"], self._inputs(x), self._tensors(), change.values
+        here = {name: tensors[name] for name in self.values if moved[name] is not None}
+        run = lambda values: self._outputs({**tensors, **values}, points)  # noqa: E731
+        back = lambda signal: torch.func.vjp(run, here)[1](signal)[0]  # noqa: E731
+        forward = torch.func.vjp(back, torch.zeros_like(run(here)))[1]  # back is linear, and forward its transpose
+        return _jax(forward({name: torch.from_numpy(np.array(moved[name])).to(one) for name, one in here.items()})[0])
+
     def layers(self) -> Mapping[str, Layer]:
         """Return the linear and convolutional layers by their names in PyTorch."""
         return {name: TorchLayer(self, name) for name in self._dense()}
@@ -362,6 +370,10 @@ class TorchLayer(Layer):
             for made in seen
         ]
         return _jax(torch.cat(rows))
+
+    def is_readout(self, x: Batch) -> bool:
+        some = raw_inputs(x)[:2]
+        return np.array_equal(np.ravel(self.preactivations(some)), np.ravel(self.network(some)))
 
     def weights(self) -> Float[Array, "m d"]:
         weight = self._values("weight")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, article, short
 from unlazy._inputs import as_key
 from unlazy._types import KeyLike
@@ -25,6 +26,7 @@ _KINDS = (
 )
 
 
+@checked
 def wrap(
     model: Any,
     parameters: Any = None,

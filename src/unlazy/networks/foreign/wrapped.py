@@ -95,7 +95,7 @@ class Wrapped(Network):
 
     @property
     def has_kinks(self) -> bool:
-        """As `wrap` was told."""
+        """As given to `wrap`."""
         return self.kinks
 
     def prepare(self, data: Dataset) -> Prepared:

@@ -72,12 +72,10 @@ class Benchmark(Panel):
     caption = (
         "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²) with frozen random features (filled) and with everything trained "
         "(open), by Adam as in figures 8 and 9, from normal starts, until the mean loss of an epoch is below 5e-4. "
-        "Left: "
-        "test error at the end against the rank, a marker a seed; crosses (frozen) and pluses: the authors' public "
-        "table, "
-        "one seed and at most 10,000 epochs, where here there are at most 3,000. Right: training error over epochs, "
-        "first "
-        "seed; dashed: everything trained. At quick scale targets are easier, and there are no published numbers."
+        "Left: test error at the end against the rank, one marker per seed; crosses (frozen) and pluses: the authors' "
+        "public table, one seed and at most 10,000 epochs, where here there are at most 3,000. Right: training error "
+        "over epochs, first seed; dashed: everything trained. At quick scale targets are easier, and there are no "
+        "published numbers."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -107,9 +105,8 @@ class Benchmark(Panel):
             ]
         found = [
             Claim(
-                text="for each pair of frequencies the smallest test error over ranks is smaller with frozen "
-                "features than "
-                "with everything trained",
+                text="for each pair of frequencies the smallest test error over ranks is smaller with frozen features "
+                "than with everything trained",
                 paper="in the authors' table the best network of each pair has frozen features",
                 measured="; ".join(
                     f"{spelled(pair)}: {median_range(one)} against {median_range(other)}"
@@ -124,8 +121,7 @@ class Benchmark(Panel):
             within = sum(bool(np.all(np.abs(one) <= 1)) for one in apart.values())
             words = ", ".join(
                 f"{spelled(cell[0])} r = {cell[1]} {'frozen' if cell[2] else 'trained'} "
-                f"{np.median(_end(cells[cell])):.2g} "
-                f"({known[cell]:.2g})"
+                f"{np.median(_end(cells[cell])):.2g} ({known[cell]:.2g})"
                 for cell in known
             )
             found.append(

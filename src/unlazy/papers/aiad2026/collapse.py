@@ -74,14 +74,12 @@ class Collapse(Panel):
     title = "Remark 2.1, measured: the collapse of full rank under i.i.d. starts"
     scales = by_scale(_SCALES, lambda s: f"n = {s.widths[0]} to {s.widths[-1]}, {s.steps:,} steps, {plural(s.seeds)}")
     caption = (
-        "Three hidden layers in the mean-field parameterisation with ReLU on cos(πx), 16 samples, by gradient "
-        "descent; all "
-        "trained weights start i.i.d., uniform in [0, 2]. Full rank: h_k = (1/n) Σ_j W_kj σ(h_j) with rates n² between "
-        "hidden layers (Nguyen and Pham). Low rank: 3 channels between layers, with frozen Gaussian features. Left: "
-        "how much neurons of the second hidden layer differ, √(mean_k |σ(h_k) - mean|²) over x, over their size at the "
-        "start, at the start (thin) and at the end, against the width; dotted: n^(-1/2). Middle: the same of the "
-        "low-rank network's channels. "
-        "Right: the loss over training at the largest width. Dots are seeds."
+        "Three hidden layers in the mean-field parameterisation with ReLU on cos(πx), 16 samples, by gradient descent; "
+        "all trained weights start i.i.d., uniform in [0, 2]. Full rank: h_k = (1/n) Σ_j W_kj σ(h_j) with rates n² "
+        "between hidden layers (Nguyen and Pham). Low rank: 3 channels between layers, with frozen Gaussian features. "
+        "Left: how much neurons of the second hidden layer differ, √(mean_k |σ(h_k) - mean|²) over x, over their size "
+        "at the start, at the start (thin) and at the end, against the width; dotted: n^(-1/2). Middle: the same of "
+        "the low-rank network's channels. Right: the loss over training at the largest width. Dots are seeds."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -141,8 +139,7 @@ class Collapse(Panel):
         claims.append(
             Claim(
                 text=f"{LOW}: the channels of the middle layer do not become equal either, so that they can "
-                "specialise: power 0 "
-                f"within {_WITHIN:g}",
+                f"specialise: power 0 within {_WITHIN:g}",
                 paper="standard i.i.d. initialization suffices: independent channels specialise",
                 measured=f"power {median_range(powers)}; by width {listed(channels, median_range)}",
                 judged=near(powers, 0.0, _WITHIN),
@@ -155,8 +152,7 @@ class Collapse(Panel):
                 text="at the largest width low rank ends at a lower loss than full rank",
                 paper="standard i.i.d. suffices and any limit is a global minimizer, where full rank collapses",
                 measured=f"{median_range(low[:, -1])} against {median_range(full[:, -1])}, from "
-                f"{median_range(low[:, 0])} and "
-                f"{median_range(full[:, 0])}",
+                f"{median_range(low[:, 0])} and {median_range(full[:, 0])}",
                 judged=increases(low[:, -1], full[:, -1], paired=False, log=True),
                 hindsight=True,
             )

@@ -43,16 +43,13 @@ class LowAgainstFull(Panel):
     scales = by_scale(_SCALES, lambda s: f"width {s.width}, n = {s.n:,}, {s.epochs} epochs, {plural(s.seeds)}")
     caption = (
         f"Mean squared error on y = cos(2πx) along SGD on it, with batches of {_BATCH}, gradients clipped to norm 1 "
-        "and "
-        "the rate 0.01, which goes on to 0.005, 0.001, 0.0005 and 0.0001 whenever the mean loss of ten epochs is not "
+        "and the rate 0.01, which falls to 0.005, 0.001, 0.0005 and 0.0001 whenever the mean loss of ten epochs is not "
         "below that of the ten before (at least 20 epochs apart). Three blocks with frozen random features and rank "
         f"{_RANK} under four momenta (v ← ηv + g), and the same frozen network with as many channels as neurons, which "
         "is the full rank of the authors' public code. All settings are of that code: low rank is trained for 250 "
         "epochs there, full rank for 1,000 (the figure shows 800); here all are, and all are compared at the last "
-        "epoch. "
-        "A seed that diverges counts as an infinite loss. All start uniform in ±1/√fan-in. Thick lines are medians "
-        "over "
-        "seeds."
+        "epoch. A seed that diverges counts as an infinite loss. All start uniform in ±1/√fan-in. Thick lines are "
+        "medians over seeds."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

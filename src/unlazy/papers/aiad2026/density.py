@@ -39,12 +39,10 @@ class Weights(Panel):
     )
     caption = (
         "Density of the entries of w_l, our A of block l, of three blocks with frozen features and ReLU on cos(8πx), "
-        f"over neurons and channels of the first seed with r = {_RANKS[0]}, at epochs 0 and 50; grey: mirror image. "
-        "As in "
-        "the authors' public code training is by Adam of rate 0.01, falling when the loss stagnates as in figure 2, "
-        "then "
-        f"by SGD once the mean loss of an epoch is below {_SWITCH:g}; gradients are clipped to norm 1, the start is "
-        "uniform. Its script looks at w_1, the caption says w_2."
+        f"over neurons and channels of the first seed with r = {_RANKS[0]}, at epochs 0 and 50; grey: mirror image. As "
+        "in the authors' public code training is by Adam of rate 0.01, falling when the loss stagnates as in figure 2, "
+        f"then by SGD once the mean loss of an epoch is below {_SWITCH:g}; gradients are clipped to norm 1, the start "
+        "is uniform. The authors' script uses w_1, the caption says w_2."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

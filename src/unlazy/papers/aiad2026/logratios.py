@@ -45,11 +45,10 @@ class Largest(Panel):
     scales = by_scale(_CHANNELS, _in_words)
     caption = (
         f"{_SETTING}. Left: max R_ij = max (log(|f_i| + ε) - log(|f_j| + ε)) over the {_RANK} channels of block "
-        f"{_BLOCK} at "
-        f"x = {_AT[5]:g} with ε = {_EPS[5]:g}, a line a seed, thick: median; grey: the middle 90 % of draws of as many "
-        "independent Gaussian numbers. A channel that happens to be zero there makes it large, so in the middle stands "
-        "the largest |f_k| over the median one, which no zero crossing drives. Right: max R_ij at the end against the "
-        "start; above the line it has grown. In these 20 epochs the loss hardly moves."
+        f"{_BLOCK} at x = {_AT[5]:g} with ε = {_EPS[5]:g}, one line per seed, thick: median; grey: the middle 90 % of "
+        "draws of as many independent Gaussian numbers. A channel that happens to be zero there makes it large, so in "
+        "the middle stands the largest |f_k| over the median one, which no zero crossing drives. Right: max R_ij at "
+        "the end against the start; above the line it has grown. In these 20 epochs the loss hardly moves."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -69,12 +68,10 @@ class Largest(Panel):
         strict, weaker = (_grows(run, "largest", "max_ij R_ij(x = 0)", sustained=one) for one in (True, False))
         beyond = Claim(
             text="at the end max_ij R_ij(x = 0) is larger than chance gives: above the 95 % quantile of as many "
-            "independent "
-            "Gaussian channels",
+            "independent Gaussian channels",
             paper="one channel increasingly dominates at x = 0",
-            measured=f"{median_range(values[:, -1])} against {high:.2f} (median of independent channels "
-            f"{middle:.2f}); above "
-            f"it in {int(np.sum(values[:, -1] > high))} of {plural(len(values))}, at the start in "
+            measured=f"{median_range(values[:, -1])} against {high:.2f} (median of independent channels {middle:.2f}); "
+            f"above it in {int(np.sum(values[:, -1] > high))} of {plural(len(values))}, at the start in "
             f"{int(np.sum(values[:, 0] > high))}",
             judged=at_least(values[:, -1], high),
         )
@@ -107,16 +104,13 @@ class AllPairs(Panel):
     title = "Figure 6: all log-ratios at x = 0"
     scales = by_scale(_NEURONS, _in_words)
     caption = (
-        f"{_SETTING}, except for the target: the script behind the figure has cos(8πx) + cos(2πx), the paper cos(8πx). "
+        f"{_SETTING}, but for two: the script behind the figure does not clip, as the paper does, and its target is "
+        "cos(8πx) + cos(2πx), where the paper has cos(8πx). "
         f"Log-ratios log(a_i + ε) - log(a_j + ε) of all pairs of neurons a = ReLU(H) of block {_BLOCK} at x = "
-        f"{_AT[6]:g}, "
-        f"with ε = {_EPS[6]:g}, until the mean loss of an epoch is below {_STOP:g} or for 10,000 epochs; first seed. "
-        "Left: "
-        "histogram over all pairs, before training and after. A dead neuron, a = 0, stands for ε, and pairs with one "
-        "make "
-        "the bumps beyond ±10. Middle: pairs of active neurons alone. Right: the share of dead neurons over "
-        "training, a "
-        "line a seed."
+        f"{_AT[6]:g}, with ε = {_EPS[6]:g}, until the mean loss of an epoch is below {_STOP:g} or for 10,000 epochs; "
+        "first seed. Left: histogram over all pairs, before training and after. A dead neuron, a = 0, stands for ε, "
+        "and pairs with one make the bumps beyond ±10. Middle: pairs of active neurons alone. Right: the share of dead "
+        "neurons over training, a line a seed."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -157,12 +151,10 @@ class AllPairs(Panel):
             ),
             Claim(
                 text=f"training makes the tail: the share of pairs with |R_ij| above {_FAR:g} is larger at the end "
-                "than at the "
-                "start",
+                "than at the start",
                 paper=paper,
                 measured=f"from {median_range(100 * tails[0])} % to {median_range(100 * tails[1])} %; {shares}; the "
-                "largest of "
-                f"active pairs is {largest:.3g}",
+                f"largest of active pairs is {largest:.3g}",
                 judged=increases(*tails),
             ),
             Claim(

@@ -80,15 +80,14 @@ class Digits(Panel):
         for scale, s in _SCALES.items()
     }
     caption = (
-        "Left: test accuracy against the number of trained parameters, ours (mean over seeds, dots are seeds) "
-        "beside the paper's (open). Right: test accuracy over training. The printed numbers of parameters fix the "
-        "networks: MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained "
-        "512 → 10, with biases; LR only is the same with everything trained. ReLU. The paper gives no "
-        "optimiser; in the authors' public code, and here, all rows are trained alike, by Adam of rate "
-        f"{_RATE:g} for 30 epochs on the cross-entropy, batches of {_BATCH}, gradients clipped to norm 1, pixels less "
-        "their mean over their standard deviation (0.1307 and 0.3081), all layers, frozen ones too, uniform in "
-        "±1/√fan-in; accuracies are those after the last epoch. At quick scale it is part of MNIST or, where that is "
-        "not at hand, scikit-learn's digits "
+        "Left: test accuracy against the number of trained parameters, ours (mean over seeds, dots are seeds) beside "
+        "the paper's (open). Right: test accuracy over training. The printed numbers of parameters fix the networks: "
+        "MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained 512 → 10, with "
+        "biases; LR only is the same with everything trained. ReLU. The paper gives no optimiser; in the authors' "
+        f"public code, and here, all rows are trained alike, by Adam of rate {_RATE:g} for 30 epochs on the "
+        f"cross-entropy, batches of {_BATCH}, gradients clipped to norm 1, pixels less their mean over their standard "
+        "deviation (0.1307 and 0.3081), all layers, frozen ones too, uniform in ±1/√fan-in; accuracies are those after "
+        "the last epoch. At quick scale it is part of MNIST or, where that is not available, scikit-learn's digits "
         "enlarged to 28 x 28, and only the order is claimed."
     )
 

@@ -143,8 +143,7 @@ def _in_band(run: xr.Dataset, name: str, epoch: float | None) -> Claim:
         text=f"{name} on {spelled(pair)}: the training MSE {when} is {band}",
         paper="RF-LR MSEs are within 1e-8 to ~1e-4",
         measured=f"training {median_range(train)}, test {median_range(test)}, after {epochs_of(run)[place]:,.0f} "
-        "epochs "
-        f"with {trained(option(run, 'network')):,} trained parameters",
+        f"epochs with {trained(option(run, 'network')):,} trained parameters",
         judged=near(train, 0.0, _EASIER) if quick else near(np.log10(np.maximum(train, 1e-300)), middle, half),
         weaker=quick,
     )

@@ -154,7 +154,7 @@ class DigitImages(_Digits):
     def draw(self, results: Results) -> Figure:
         """Nine axes, in the order of the paper."""
         shown = comparison.EVERYTHING_RELEASED if self.released else comparison.EVERYTHING
-        return comparison.draw(results, shown, self._heading(results), 11.0, 9.0, rows=3)
+        return comparison.draw(results, shown, self._heading(results), 11.0, 9.0, rows=3, clock="t (ten GD steps each)")
 
 
 class DigitSubset(_Digits):
@@ -169,7 +169,12 @@ class DigitSubset(_Digits):
         return [
             *claims.prunes(results, "test_error", "share of errors on the test set"),
             *claims.transfers(results, classes=10, what="test_error", words="share of errors"),
+            *agreement(self.references(results)),
         ]
+
+    def references(self, results: Results) -> list[Reference]:
+        """Of the released settings, the accuracies of the authors' figure."""
+        return authors.references(results, "mnist", authors.ACCURACIES) if self.released else []
 
     def draw(self, results: Results) -> Figure:
         """Two axes, as in the paper."""

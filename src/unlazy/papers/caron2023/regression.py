@@ -280,13 +280,14 @@ class RegressionSubset(Panel):
         ]
 
     def references(self, results: Results) -> list[Reference]:
-        """Of the released settings, the ends of two of the four curves."""
+        """Of the released settings, what the four curves show at their ends."""
         if not self.released:
             return []
-        concrete, _, airfoil, _ = self._by_set(results)
+        shown = (WEIGHTS, ROOT, authors.PRUNED, authors.FEATURES)
         return [
-            *authors.references(concrete, "concrete", (WEIGHTS,)),
-            *authors.references(airfoil, "airfoil", (authors.PRUNED,)),
+            one
+            for name, runs, what in zip(_SETS, self._by_set(results), shown, strict=True)
+            for one in authors.references(runs, name, (what,))
         ]
 
     def draw(self, results: Results) -> Figure:

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import special
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
@@ -173,6 +174,7 @@ def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 
     return 1 / jnp.interp(beyond, chance, place) - 1
 
 
+@checked
 def spherical(
     n: int,
     d: int,
@@ -208,6 +210,7 @@ def spherical(
     return Dataset(train.x, train.y, test.x, test.y, weight=train.weight, name=train.name)
 
 
+@checked
 def spherical_quadrature(
     d: int, law: RadialLaw = "heavy-tailed", scale: float = 1.0, order: int = 8, far: float = 1e9
 ) -> Dataset:

@@ -5,7 +5,7 @@ They apply to the two-block stack of eq. 1 (tied amplitudes |w| in block 1, rank
 """
 
 from collections.abc import Callable
-from typing import cast
+from typing import Annotated, cast
 
 import equinox as eqx
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._types import Inputs, Scalar
 from unlazy.data import Dataset
@@ -130,7 +131,7 @@ class FirstLayer(Probe):
         The radius up to which ``l2`` counts samples.
     """
 
-    reach: float = eqx.field(static=True, default=1.0)
+    reach: Annotated[float, MAY_BE_INFINITE] = eqx.field(static=True, default=1.0)
 
     def __call__(self, obs: Observation) -> Values:
         here, before = learner(obs.network), learner(obs.start)

@@ -84,7 +84,7 @@ def growth_of(curves: np.ndarray) -> np.ndarray:
 
 
 def second_stage(run: xr.Dataset) -> np.ndarray:
-    """Return at which looks all w_2 of all seeds are negative for good, which is when stage 2 may begin."""
+    """Return at which observations all w_2 of all seeds are negative for good, which is when stage 2 may begin."""
     positive = np.flatnonzero(np.any(run["second-layer.largest"].values >= 0, axis=0))
     return np.arange(run["time"].size) > (positive[-1] if positive.size else -1)
 
@@ -108,7 +108,7 @@ def predicted_stops(run: xr.Dataset) -> np.ndarray:
 
 
 def predicted_decay(run: xr.Dataset) -> np.ndarray:
-    """Return what share of the second harmonic of F/α is left at every look, by the linear theory of `degree_rates`.
+    """Return the share of the second harmonic of F/α left at every observation, by the linear theory of `degree_rates`.
 
     Near α |x| the part of degree n falls as exp(-2 λ_n ∫ (α/s) w̄_2² E[|x|²; X_1] dt) with s = C_Γ/√d, where X_1 is the
     ball |x| < b̄_2/|w̄_2 α|: along the flow of the second term of eq. 6, at infinite width.

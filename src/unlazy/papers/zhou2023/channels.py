@@ -65,11 +65,10 @@ class AgainstWidth(Panel):
     title = "Beyond the paper: the limits of Theorem 1 against the number of channels"
     scales = by_scale(_SCALES, lambda s: f"n = {s.n}, M = {', '.join(map(str, s.channels))}, γ = {_GAMMA:g}")
     caption = (
-        "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = "
-        f"M^(-γ/2), γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and "
-        "15 in training (dots), and what they are then for infinitely many channels (lines). Pixels lie in "
-        "[-1, 1], so that none is zero on MNIST, as Assumption 2 asks; the targets of class 0 are zero, against its "
-        f"strict reading. {STAND_IN}."
+        "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = M^(-γ/2), "
+        f"γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and 15 in training "
+        "(dots), and what they are then for infinitely many channels (lines). Pixels lie in [-1, 1], so that none is "
+        f"zero on MNIST, as Assumption 2 asks; the targets of class 0 are zero, against its strict reading. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

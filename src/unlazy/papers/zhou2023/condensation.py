@@ -33,7 +33,7 @@ START = (
 )
 STANDARD = "gamma = 1/2 in all layers, which is Glorot's"
 STAND_IN = (
-    "At quick scale digits of scikit-learn, enlarged to as many pixels, take the place of images that are not at hand"
+    "At quick scale digits of scikit-learn, enlarged to as many pixels, take the place of images that are not available"
 )
 
 

@@ -151,7 +151,7 @@ class Accuracy(Panel):
     title = "Figure 8: training accuracy of figure 2"
     scales = by_scale(CLASSIFIER, lambda one: f"{one.in_words()}, {one.steps[-1]:,} steps, the run of figure 2")
     caption = (
-        "Share of training images classified rightly along the run of figures 2 and 3. The paper does not say "
+        "Share of training images classified correctly along the run of figures 2 and 3. The paper does not say "
         f"after how many steps it stopped; the number is our choice. {STAND_IN}."
     )
 

@@ -157,9 +157,9 @@ class Multiplicity(Panel):
         "tanh, x tanh and x² tanh have multiplicity p = 1, 2 and 3 (Definition 1). Above and in the middle: angles of "
         f"(w, b), up to their sign, and lengths of {_WIDTH} neurons with one input on {_SAMPLES} samples with random "
         f"labels, from N(0, {_EPSILON:g}²), first draw: along gradient flow (in arc length, by steps of "
-        f"{_LENGTH:g}) at the last look before the loss has fallen by {_FALLEN:.0%}, and after {_STEPS} steps of Adam "
-        f"at rate {_RATE:g}; dotted lines are the directions of signs. Sizes were chosen after trial runs. Below: "
-        "cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
+        f"{_LENGTH:g}) at the last observation before the loss has fallen by {_FALLEN:.0%}, and after {_STEPS} steps "
+        f"of Adam at rate {_RATE:g}; dotted lines are the directions of signs. Sizes were chosen after trial runs. "
+        "Below: cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
         f"{START}. The controls start from {STANDARD}. {STAND_IN}."
     )
 

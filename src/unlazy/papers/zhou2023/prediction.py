@@ -119,9 +119,8 @@ class PredictedTime(Panel):
     caption = (
         "Two-layer tanh networks (MNIST: kernels of 5 x 5, pixels in [0, 1]; CIFAR-10: 3 x 3, [-1, 1]) on class "
         "numbers, all weights from N(0, ε²), along the gradient flow of eq. 1 in rescaled coordinates. Above: 1 - "
-        "median alignment of θ_W,β = (W_β; b_β) with v_1 against time, over the predicted time at which it is "
-        "0.001; dots are eq. 44. Below: the distance of all weights from eq. 44, as a share of their length. "
-        f"{STAND_IN}."
+        "median alignment of θ_W,β = (W_β; b_β) with v_1 against time, over the predicted time at which it is 0.001; "
+        f"dots are eq. 44. Below: the distance of all weights from eq. 44, as a share of their length. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

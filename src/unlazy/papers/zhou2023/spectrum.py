@@ -81,7 +81,7 @@ class Spectrum(Panel):
             f"Left: the {_SHOWN[pictures]} largest eigenvalues λ_k² of Z^T Z (eq. 35, 70) for kernels of {side} x "
             f"{side}, pixels in {span} and class numbers, with the squared error without the half: the first draw as "
             "bars, all draws as dots. Right: cosine of the part of v_1 that belongs to each input channel, without its "
-            "bias, with the vector of ones, a dot a draw; lines are the paper's values, means of one group of "
+            "bias, with the vector of ones, one dot per draw; lines are the paper's values, means of one group of "
             f"{_TRIALS} draws. Pixels and kernel size are those with which our numbers come closest to them. "
             f"{STAND_IN}."
         )

@@ -73,7 +73,7 @@ class _Guarantee(WithProbability[Promised]):
             "slack in √L": path.resolution,
         }
         kept = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
-        why = f"Kept so many times over: {kept}. Promised is a fall of the loss by {fallen:.2%} at least."
+        why = f"Bounds are met by these factors: {kept}. The loss is guaranteed to fall by at least {fallen:.2%}."
         unlucky = f"Over random starts this may happen with probability {self.delta:g} at most."
         says = {"vacuous": fallen < LITTLE, "if_vacuous": "That says nothing.", "if_fails": unlucky}
         return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)

@@ -134,4 +134,4 @@ class GatesDiffer(Theorem[Setting]):
         numbers = {"largest probability": float(chance.max()), "its bound": float(bound[np.argmax(chance)])}
         why = f"Two neurons differ with probability {chance.max():.2g} at most, {margin:.3g} times below the bound."
         weak = not known.any() or bool(np.all(bound >= 1))
-        return Finding.judge(margin >= 1, why, margin, numbers, vacuous=weak, if_vacuous="Nothing can be told.")
+        return Finding.judge(margin >= 1, why, margin, numbers, vacuous=weak, if_vacuous="Nothing can be concluded.")
