@@ -1,9 +1,9 @@
 """Runs the code blocks of the documentation: for the tests, and as a Sphinx extension that shows their output.
 
 Later Python blocks of a page use the names of earlier ones. A block that fails ends the build. A Matplotlib figure
-called ``figure`` made by a block is shown below it. Recipes (TOML) are instantiated, of a sweep the first one, and
-commands of unlazy (sh) are read as the command line reads them, but not run: some take hours. A block that imports one
-of the libraries whose models can be wrapped is shown without its output where that library is not installed.
+called ``figure`` that a block has made is shown below it. Recipes (TOML) are instantiated, of a sweep the first one,
+and commands of unlazy (sh) are read as the command line reads them, but not run: some take hours. A block that imports
+one of the libraries whose models can be wrapped is shown without its output where that library is not installed.
 """
 
 import base64

@@ -156,20 +156,16 @@ class Sweep:
                     grid[field] = value if isinstance(value, list) else [value]
                 else:
                     base = with_field(base, field, value)
-            sweep = cls(
-                base,
-                grid,
-                given.get("zip", ()),
-                given.get("random"),
-                given.get("points"),
-                axes.flat(given.get("derived", {}), "sweep.derived", lambda _: False),
-                given.get("limit", LIMIT) if limit is None else limit,
-            )
-            given_by_others = {*sweep.fields, *sweep.derived} - {*sweep.inline, *grid}
-            for field, _ in settings:
-                if field in given_by_others:
-                    raise UserError(f"'{field}' cannot be set, because the sweep gives its values: change the file.")
-        return dataclasses.replace(sweep, where=where)
+            derived = axes.flat(given.get("derived", {}), "sweep.derived", lambda _: False)
+        most = given.get("limit", LIMIT) if limit is None else limit
+        sweep = cls(base, grid, given.get("zip", ()), given.get("random"), given.get("points"), derived, most, where)
+        given_by_others = {*sweep.fields, *sweep.derived} - {*sweep.inline, *grid}
+        for field, _ in settings:
+            if field in given_by_others:
+                raise UserError(
+                    f"{where}: '{field}' cannot be set, because the sweep gives its values: change the file."
+                )
+        return sweep
 
     @property
     def name(self) -> str:
