@@ -8,14 +8,11 @@ the next step depends on.
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,14 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError, article
-from unlazy._files import atomic_write
-from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
 from unlazy._registry import kebab
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
+from unlazy.flows import checkpoints
 from unlazy.flows.state import State, Status, failed
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.losses import Loss
@@ -53,8 +49,20 @@ _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads do not help
 
 
-class OtherRunError(UserError):
-    """A checkpoint belongs to another run."""
+class Stops(NamedTuple):
+    """The save times of one run; times that fall on the same step are merged.
+
+    Attributes
+    ----------
+    asked, reached
+        The times as requested, and as the method can reach them.
+    amounts
+        The distance to each from the one before, in units of `State.remaining`.
+    """
+
+    asked: np.ndarray
+    reached: np.ndarray
+    amounts: np.ndarray
 
 
 class Driver:
@@ -63,11 +71,12 @@ class Driver:
     Parameters
     ----------
     method
-        The method, resolved.
+        The method, resolved; or one for each run, which differ in numbers only.
     run_state
-        The state from which the run starts.
+        The state from which the runs start.
     times
-        Increasing save times.
+        Increasing save times; or such a list for each run, all of one length after those are merged that fall on the
+        same step.
     probes
         What is evaluated at each of them.
     batching
@@ -75,10 +84,12 @@ class Driver:
 
     Attributes
     ----------
-    asked, reached
-        The save times as requested, and as the method can reach them; times that fall on the same step are merged.
+    stops
+        The save times of each run.
     records
         What was recorded at the save times so far.
+    shapes
+        The shapes of what is recorded at a save time.
     at_end
         The results of the probes that are evaluated only at the end.
     snapshots
@@ -86,10 +97,18 @@ class Driver:
     """
 
     def __init__(
-        self, method: Method, run_state: RunState, times: Times, probes: Probes, batching: compiled.Batching
+        self,
+        method: Method | Sequence[Method],
+        run_state: RunState,
+        times: Times | Sequence[Times],
+        probes: Probes,
+        batching: compiled.Batching,
     ) -> None:
-        self.method, self.run_state = method, run_state
+        self.run_state = run_state
         self.batching: compiled.Batching = batching
+        runs = 1 if batching == "one" else run_state.state.code.shape[0]
+        self.methods: list[Method] = list(method) if isinstance(method, Sequence) else [method] * runs
+        self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
         self._late = {name: probe for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
         self._timed = {name: probe for name, probe in self.probes.items() if name not in self._late}
@@ -98,31 +117,47 @@ class Driver:
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
         if underway and np.size(times) and np.ravel(times)[0] != target:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
-        asked = _checked_times(times, target)
-        counts, reached = method.plan(np.concatenate([[target], asked]))
-        amounts = np.diff(counts)
-        if asked[-1] > target and amounts.sum() == 0 and not underway:
-            raise UserError(f"Not one step fits between t = {target:g} and t = {asked[-1]:g}: take smaller steps.")
-        apart = (amounts > 0) | (np.arange(asked.size) == 0)
-        self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
+        each: Sequence[Any] = times if len(np.shape(times[0] if len(times) else 0.0)) else [times] * runs
+        known: dict[tuple[int, int], Stops] = {}  # by method and times: seeds share both
+        for one, some in zip(self.methods, each, strict=True):
+            if (id(one), id(some)) not in known:
+                known[id(one), id(some)] = stops_of(one, some, target, underway)
+        self.stops = [known[id(one), id(some)] for one, some in zip(self.methods, each, strict=True)]
+        if len({len(some.asked) for some in self.stops}) > 1:
+            raise UserError("Runs that are trained together need the same number of save times, on different steps.")
         self._last_probes: list[Observe] = []  # the probes that were evaluated last, and
         self._at_start: list[tuple[Observe, PyTree]] = []  # the values at the start of the run that they need
         # All probes are traced now, so that one that cannot be evaluated raises its error before training.
         shapes = self._traced(self.probes)[0]
-        self._shapes = {name: shapes[name] for name in self._timed}
+        self.shapes = {name: shapes[name] for name in self._timed}
         self.records: list[Recorded] = []
         self.at_end: dict[str, PyTree] = {}
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
 
+    @property
+    def method(self) -> Method:
+        """The method, of the first run if there are several."""
+        return self.methods[0]
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The save times as requested, of the first run if there are several."""
+        return self.stops[0].asked
+
+    @property
+    def reached(self) -> np.ndarray:
+        """The save times as the method can reach them, of the first run if there are several."""
+        return self.stops[0].reached
+
     @classmethod
     def begin(
         cls,
-        flow: Flow,
+        flow: Flow | Sequence[Flow],
         networks: Sequence[Network],
         data: Sequence[Dataset],
-        times: Times,
+        times: Times | Sequence[Times],
         probes: Probes,
         keys: Sequence[PRNGKey],
     ) -> Driver:
@@ -131,7 +166,7 @@ class Driver:
         Parameters
         ----------
         flow
-            The flow, which may leave the choice of a method open.
+            The flow, which may leave the choice of a method open; or one for each run.
         networks, data, keys
             One of each for every run.
         times, probes
@@ -139,24 +174,28 @@ class Driver:
         """
         if not networks or not len(networks) == len(data) == len(keys):
             raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
-        for network, one in zip(networks, data, strict=True):
-            _check_types(flow, network, one)
-        method = flow.resolve(networks[0], data[0])
+        flows = list(flow) if isinstance(flow, Sequence) else [flow] * len(networks)
+        for one, network, some in zip(flows, networks, data, strict=True):
+            _check_types(one, network, some)
+        if isinstance(flow, Sequence):
+            methods = [one.resolve(network, some) for one, network, some in zip(flow, networks, data, strict=True)]
+        else:
+            methods = [flow.resolve(networks[0], data[0])] * len(networks)
+        method = methods[0]
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
-        for network, one in zip(networks, data, strict=True):
-            method.check(network, one)
-            method.loss.check(one.y)
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(networks[0])[0]))
-        together = size < _VMAP_BYTES and not method.one_by_one()
+        for one, network, some in zip(methods, networks, data, strict=True):
+            one.check(network, some)
+            one.loss.check(some.y)
+        together = fits_vmap(method, networks[0])
         batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
-        groups: list[Any] = [networks, data, keys]
-        network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
-        prepared, samples = compiled.prepare_runs(method, network, raw, arrangement, batching)
-        state = compiled.init_runs(method, prepared, samples, key, batching)
+        groups: list[Any] = [methods, networks, data, keys]
+        stacked, network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
+        prepared, samples = compiled.prepare_runs(stacked, network, raw, arrangement, batching)
+        state = compiled.init_runs(stacked, prepared, samples, key, batching)
         # The state shows what is trained; the rates of several networks stacked into one would mean nothing.
         chosen = jax.tree.map(lambda leaf: leaf is not None, state.trained, is_leaf=lambda leaf: leaf is None)
         trained, frozen = eqx.partition(prepared, chosen)
-        return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
+        return cls(methods, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
     def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
         """Run to the last save time; Ctrl-C stops between two slices and loses nothing.
@@ -212,16 +251,16 @@ class Driver:
 
     def _head_for_next(self) -> float:
         index = len(self.records)
-        amount, target = float(self.amounts[index]), float(self.asked[index])
+        amounts, target = [float(some.amounts[index]) for some in self.stops], float(self.asked[index])
         if self.run_state.target != target:  # otherwise the run is on its way to it already
-            remaining = np.full(self.state.remaining.shape, amount, self.state.remaining.dtype)
+            remaining = np.asarray(amounts, self.state.remaining.dtype).reshape(self.state.remaining.shape)
             state = with_fields(self.state, remaining=jnp.asarray(remaining))
             self.run_state = with_fields(self.run_state, state=state, target=target)
-        return amount
+        return max(amounts)
 
     def _advance(self, budget: int) -> None:
         run, most = self.run_state, jnp.asarray(budget, jnp.int32)
-        state = compiled.advance_runs(self.method, run.state, run.frozen, run.data, most, self.batching)
+        state = compiled.advance_runs(self._stacked, run.state, run.frozen, run.data, most, self.batching)
         self.run_state = with_fields(run, state=jax.block_until_ready(state))
 
     def _record(self) -> None:
@@ -234,7 +273,8 @@ class Driver:
     def record(self, state: State, time: float) -> None:
         """Record a ``state`` that was reached elsewhere, at a ``time`` after all others."""
         self.run_state = with_fields(self.run_state, state=state, target=time)
-        self.asked = self.reached = np.append(self.reached[: len(self.records)], time)
+        times = np.append(self.reached[: len(self.records)], time)
+        self.stops = [Stops(times, times, np.zeros_like(times))] * len(self.stops)
         self._record()
 
     def observe_end(self) -> None:
@@ -269,41 +309,50 @@ class Driver:
     ) -> dict[str, PyTree]:
         run = self.run_state
         given = (trained, run.first, run.frozen, run.data, run.raw)
-        return evaluate(dict(probes), list(known), *given, self.method.loss, self.batching)
+        return evaluate(dict(probes), list(known), *given, self._stacked.loss, self.batching)
 
     def trajectories(self) -> list[Trajectory]:
         """Return everything observed so far, as one trajectory for each run."""
-        if self.batching == "one":
-            return [self._trajectory(lambda tree: tree)]
+        return [self._trajectory(row) for row in range(len(self.stops))]
 
-        def pick(tree: PyTree, i: int) -> PyTree:
-            return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, tree)
+    def _trajectory(self, row: int) -> Trajectory:
+        def pick(tree: PyTree) -> PyTree:
+            if self.batching == "one":
+                return tree
+            return jax.tree.map(lambda leaf: leaf[row] if eqx.is_array(leaf) else leaf, tree)
 
-        return [self._trajectory(functools.partial(pick, i=i)) for i in range(self.state.code.shape[0])]
-
-    def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
         parts = {name: pick(getattr(self.run_state, name)) for name in ("state", "frozen", "first", "data", "raw")}
-        run, records = with_fields(self.run_state, **parts), [pick(one.observed) for one in self.records]
+        own = {"flow": self.methods[row], "target": self.at_stop(row)}
+        run, records = with_fields(self.run_state, **parts, **own), [pick(one.observed) for one in self.records]
         return Trajectory(
             data=run.raw,
-            loss=self.method.loss,
-            times=np.asarray(self.reached[: len(records)]),
+            loss=self.methods[row].loss,
+            times=np.asarray(self.stops[row].reached[: len(records)]),
             probes=self.probes,
             observed=(jax.tree.map(lambda *values: np.stack(values), *records) if records else {}) | pick(self.at_end),
-            stats={
-                "method": kebab(type(self.method).__name__),
-                "coordinates": getattr(self.method, "coordinates", "weights"),
-                "precision": getattr(self.method, "precision", "full"),
-                **{name: int(getattr(run.state, name)) for name in COUNTERS if name != "error"},
-                "error": float(run.state.error),
-                "seconds": self.seconds,
-            },
-            status=Status.interrupted if self.interrupted else list(Status)[int(run.state.code)],
+            stats=self.stats(row),
+            status=self.status(row),
             run_state=run,
         )
 
-    def save(self, path: Path, run: str = "") -> None:
-        """Write a checkpoint: a line of JSON, the leaves of state and records, and a checksum of all that.
+    def stats(self, row: int) -> dict[str, Any]:
+        """Return how one of the runs was computed, and its counters."""
+        method = self.methods[row]
+        counters = {name: np.ravel(getattr(self.state, name))[row] for name in COUNTERS}
+        return {
+            "method": kebab(type(method).__name__),
+            "coordinates": getattr(method, "coordinates", "weights"),
+            "precision": getattr(method, "precision", "full"),
+            **{name: float(count) if name == "error" else int(count) for name, count in counters.items()},
+            "seconds": self.seconds,
+        }
+
+    def status(self, row: int) -> Status:
+        """Return how one of the runs ended."""
+        return Status.interrupted if self.interrupted else list(Status)[int(np.ravel(self.state.code)[row])]
+
+    def save(self, path: Path, run: str = "", rows: Sequence[int] | None = None) -> None:
+        """Write a checkpoint.
 
         Parameters
         ----------
@@ -311,22 +360,10 @@ class Driver:
             The file. If writing fails, an older file of this name stays intact.
         run
             An identifier of the run; `load` expects the same.
+        rows
+            Which of several runs are saved, as if there were no others; all if omitted.
         """
-        header = {
-            "run": run,
-            "target": self.run_state.target,
-            "seconds": self.seconds,
-            "snapshots": [one.trained is not None for one in self.records],
-            "leaves": _described((self.state, self.records)),
-        }
-        with atomic_write(path) as temporary, open(temporary, "wb+") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            eqx.tree_serialise_leaves(
-                file, (self.state, self.records), filter_spec=lambda file, leaf: np.save(file, plain_leaf(leaf))
-            )
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").digest()  # reads to the end, where the digest goes
-            file.write(digest)
+        checkpoints.save(self, path, run, rows)
 
     def load(self, path: Path, run: str = "") -> Driver:
         """Continue from a checkpoint; the driver must have been made with the same arguments.
@@ -338,18 +375,25 @@ class Driver:
         run
             What `save` was given.
         """
-        header, file = read_checkpoint(path)
-        counters = {name: getattr(self.state, name) for name in ("code", *COUNTERS)}
-        leaves = jax.tree.leaves(self.state.trained)
-        records = [Recorded(self._shapes, counters, leaves if some else None) for some in header["snapshots"]]
-        if header["run"] != run or header["leaves"] != _described((self.state, records)):
-            raise OtherRunError(f"The checkpoint {path.name} belongs to another run: delete it to start again.")
-        state, records = eqx.tree_deserialise_leaves(
-            file, (self.state, records), filter_spec=lambda file, leaf: leaf_like(leaf, np.load(file))
-        )
-        self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
-        self.run_state = with_fields(self.run_state, state=state, target=header["target"])
+        checkpoints.load(self, path, run)
         return self
+
+    def at_stop(self, row: int) -> float:
+        """Return the save time that one run has reached, or is on its way to."""
+        place = np.flatnonzero(self.asked == self.run_state.target)
+        return float(self.stops[row].asked[place[0]]) if len(place) else self.run_state.target
+
+
+def fits_vmap(method: Method, network: Network) -> bool:
+    """Whether several runs of this kind are faster side by side than in turn.
+
+    Parameters
+    ----------
+    method, network
+        The method, resolved, and the network at the start.
+    """
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(network)[0]))
+    return size < _VMAP_BYTES and not method.one_by_one()
 
 
 def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
@@ -366,6 +410,29 @@ def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
     data.check()
 
 
+def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = False) -> Stops:
+    """Plan the save times of a run.
+
+    Parameters
+    ----------
+    method
+        The method, resolved.
+    times
+        The requested times.
+    since
+        The time that the run has reached.
+    underway
+        Whether the run was interrupted on its way to the first of the times.
+    """
+    asked = _checked_times(times, since)
+    counts, reached = method.plan(np.concatenate([[since], asked]))
+    amounts = np.diff(counts)
+    if asked[-1] > since and amounts.sum() == 0 and not underway:
+        raise UserError(f"Not one step fits between t = {since:g} and t = {asked[-1]:g}: take smaller steps.")
+    apart = (amounts > 0) | (np.arange(asked.size) == 0)
+    return Stops(asked[apart], reached[1:][apart], amounts[apart])
+
+
 def _checked_times(times: Times, since: float) -> np.ndarray:
     asked = np.asarray(times, dtype=float)
     if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
@@ -373,23 +440,3 @@ def _checked_times(times: Times, since: float) -> np.ndarray:
     if asked[0] < since:
         raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
     return asked
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:
-    """Return the header of a checkpoint and the rest of the file; raise a ValueError if its checksum is wrong.
-
-    Parameters
-    ----------
-    path
-        The file that `Driver.save` wrote.
-    """
-    content = path.read_bytes()
-    body, digest = content[:-32], content[-32:]
-    if hashlib.sha256(body).digest() != digest:
-        raise ValueError(f"The checksum of '{path}' is wrong.")
-    file = io.BytesIO(body)
-    return json.loads(file.readline()), file
-
-
-def _described(tree: PyTree) -> list[list[Any]]:
-    return [[str(leaf.dtype), list(leaf.shape)] for leaf in jax.tree.leaves(tree)]

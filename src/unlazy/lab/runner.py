@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -84,25 +85,36 @@ class Lab:
     def attempt(self, recipe: Recipe) -> xr.Dataset | None:
         """Return the result of a recipe as `run` does, or None if another process is computing part of it."""
         identity = identify(recipe)
-        known = None if self.fresh else self.store.load(recipe)
-        if known is not None and known.attrs.get("identity") == identity.view:
-            warn_if_other(recipe.name, known.attrs)
+        known = self.known(recipe, identity)
+        if known is not None:
             self.tell(recipe, 1.0, "stored")
             return known
         found, computed = self._complete(recipe, identity)
         if found is None:
             return None
+        made = self.finish(recipe, identity, found, computed)
+        return made if isinstance(made, xr.Dataset) else read_run(made)  # the same now as when it is read later
+
+    def known(self, recipe: Recipe, identity: Identity) -> xr.Dataset | None:
+        """Return the result of a recipe if it is stored; warn if other code computed it."""
+        known = None if self.fresh else self.store.load(recipe)
+        if known is None or known.attrs.get("identity") != identity.view:
+            return None
+        warn_if_other(recipe.name, known.attrs)
+        return known
+
+    def finish(self, recipe: Recipe, identity: Identity, found: dict[int, Track], computed: bool) -> Path | xr.Dataset:
+        """Store the result of a recipe, assembled from tracks, and return its path; itself, if it cannot be stored."""
         run = assemble(found, identity)
         run.attrs |= {"recipe": recipe.json(), "name": recipe.name, "seed": recipe.seed, "dtype": recipe.dtype}
         run.attrs |= {"digest": recipe.digest, "identity": identity.view}
         warn_if_other(recipe.name, run.attrs)
         try:
-            path = self.store.save(recipe, run)
+            return self.store.save(recipe, run)
         except UserError as error:
             if not computed:
                 return run  # from a read-only folder
             raise UserError(f"{error} {_KEPT}") from None
-        return read_run(path)  # so that the result now is the same as when it is read later
 
     def run_all(self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1) -> dict[str, xr.Dataset]:
         """Run many recipes and return their results by label.
@@ -197,11 +209,7 @@ class Lab:
 
         The tracks are None if another process is computing one of them.
         """
-
-        def plans(seeds: Iterable[int]) -> dict[int, Plan]:
-            stored = {seed: [] if self.fresh else self.store.tracks(identity.trajectories[seed]) for seed in seeds}
-            return {seed: plan(known, identity, exact_end) for seed, known in stored.items()}
-
+        plans = functools.partial(self.plans, identity, exact_end=exact_end)
         done: dict[int, Track] = {}
         groups: dict[str, dict[int, Plan]] = {}  # of seeds that run together
         with jax.enable_x64(True):  # the result of a recipe must not depend on the setting of JAX
@@ -221,10 +229,13 @@ class Lab:
             done |= {seed: one.track for seed, one in found.items() if one.kind == "complete" and one.track is not None}
         if len(done) < recipe.seeds:
             return None, bool(groups)
-        if not any(len(track.asked) for track in done.values()):
-            sentence = Status[next(iter(done.values())).status].value
-            raise UserError(f"'{recipe.name}' failed before its first observation: {sentence}")
+        check_observed(recipe, done)
         return {seed: done[seed] for seed in identity.trajectories}, bool(groups)
+
+    def plans(self, identity: Identity, seeds: Iterable[int], exact_end: bool = False) -> dict[int, Plan]:
+        """Return what each of some seeds needs."""
+        stored = {seed: [] if self.fresh else self.store.tracks(identity.trajectories[seed]) for seed in seeds}
+        return {seed: plan(known, identity, exact_end) for seed, known in stored.items()}
 
     def _compute(self, recipe: Recipe, identity: Identity, plans: dict[int, Plan]) -> dict[int, Track]:
         """Carry out plans with the same key, and store the tracks."""
@@ -247,18 +258,22 @@ class Lab:
         if made is None:
             worker.save()
             raise Interrupted(recipe, share, self.fresh)
+        return self.store_tracks(worker, made)
+
+    def store_tracks(self, worker: Worker, made: list[Track]) -> dict[int, Track]:
+        """Store the tracks that a worker has made, and return them by seed; its checkpoint is no longer needed then."""
         if not any(len(track.asked) for track in made):
-            return dict(zip(seeds, made, strict=True))  # there is nothing to store
+            return dict(zip(worker.seeds, made, strict=True))  # there is nothing to store
         stored: dict[int, Track] = {}
         try:
-            for seed, track in zip(seeds, made, strict=True):
-                stored[seed] = self._store(identity.trajectories[seed], track)
+            for seed, track in zip(worker.seeds, made, strict=True):
+                stored[seed] = self._store(worker.identity.trajectories[seed], track)
         except UserError as error:
             if worker.driver is None:
                 raise
             worker.save()
             raise UserError(f"{error} {_KEPT}") from None
-        checkpoint.unlink(missing_ok=True)
+        worker.checkpoint.unlink(missing_ok=True)
         return stored
 
     def _store(self, trajectory: str, track: Track) -> Track:
@@ -266,3 +281,10 @@ class Lab:
             same = [one for one in self.store.tracks(trajectory) if np.array_equal(one.asked, track.asked)]
             track.path = same[0].path if same else None
         return self.store.save_track(trajectory, track)
+
+
+def check_observed(recipe: Recipe, tracks: Mapping[int, Track]) -> None:
+    """Raise a `UserError` if nothing at all was observed."""
+    if not any(len(track.asked) for track in tracks.values()):
+        sentence = Status[next(iter(tracks.values())).status].value
+        raise UserError(f"'{recipe.name}' failed before its first observation: {sentence}")
