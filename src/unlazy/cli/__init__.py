@@ -7,7 +7,7 @@ from typing import NoReturn
 import cyclopts
 
 from unlazy._errors import UserError
-from unlazy.cli import application, diagnosing, experiments, listing, results  # noqa: F401  modules that add commands
+from unlazy.cli import application, diagnosing, experiments, listing, results, sweeping  # noqa: F401  modules that add commands
 from unlazy.cli.application import BAD_CALL, BROKEN, INTERRUPTED, OK, app
 
 __all__ = ["main"]

@@ -45,6 +45,7 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
+Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 screen = Console(stderr=True)  # progress and errors; standard output carries results only

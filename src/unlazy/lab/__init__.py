@@ -4,6 +4,7 @@ from unlazy.lab.answers import Answer, Diagnosis, Part, Saved
 from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
 from unlazy.lab.coordinates import CoordinateCheck, LayerCheck, coordinate_check
 from unlazy.lab.diagnosis import diagnose, diagnose_checkpoints, diagnose_widths
+from unlazy.lab.fields import parse_setting, with_field
 from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
 from unlazy.lab.made_by import OtherCode, provenance
@@ -13,25 +14,30 @@ from unlazy.lab.runner import Interrupted, Lab
 from unlazy.lab.sections import build
 from unlazy.lab.slopes import Slope, fit_slope
 from unlazy.lab.store import Store, read_run
+from unlazy.lab.sweep import Entry, Manifest, Point, Sweep
 
 __all__ = [
     "Answer",
     "Certificate",
     "CoordinateCheck",
     "Diagnosis",
+    "Entry",
     "Experiment",
     "Interrupted",
     "Kept",
     "Lab",
     "LayerCheck",
+    "Manifest",
     "Note",
     "OtherCode",
     "Part",
+    "Point",
     "RateTransfer",
     "Recipe",
     "Saved",
     "Slope",
     "Store",
+    "Sweep",
     "Times",
     "build",
     "canonical",
@@ -48,8 +54,10 @@ __all__ = [
     "kept",
     "notes",
     "parse",
+    "parse_setting",
     "provenance",
     "rate_transfer",
     "read",
     "read_run",
+    "with_field",
 ]

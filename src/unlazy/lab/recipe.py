@@ -187,6 +187,9 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
     where
         A name for the table in error messages.
     """
+    for section in ("sweep", "phase"):
+        if section in table:
+            raise UserError(f"{where}: the section [{section}] is for `unlazy {section}`: call that, or remove it.")
     try:
         return msgspec.convert(table, Recipe)
     except msgspec.ValidationError as error:
@@ -203,6 +206,17 @@ def read(path: Path) -> Recipe:
     path
         The file.
     """
+    return parse(read_table(path), path.name)
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a TOML file as a table, without checking whether it is a recipe.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -210,10 +224,9 @@ def read(path: Path) -> Recipe:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"The recipe '{path}' cannot be read ({error}): give the path of a TOML file.") from None
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path.name} is not valid TOML: {error}.") from None
-    return parse(table, path.name)
 
 
 def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experiment:

@@ -21,6 +21,7 @@ from unlazy.lab.live import Live
 from unlazy.lab.made_by import provenance, warn_if_other
 from unlazy.lab.recipe import Recipe, instantiate
 from unlazy.lab.store import Store, assemble, read_run, table
+from unlazy.lab.sweep import Sweep
 from unlazy.lab.tracks import Track
 from unlazy.lab.work import Plan, Worker, plan, restored
 from unlazy.networks import Network
@@ -134,6 +135,22 @@ class Lab:
             `UserError` names those that failed. Ctrl-C stops all of them, and the same call continues.
         """
         return schedule.run_all(self, recipes, workers)
+
+    def sweep(self, sweep: Sweep, workers: int = 1) -> dict[str, xr.Dataset]:
+        """Run all points of a sweep and return their results by label; a list of the runs is stored beside them.
+
+        Parameters
+        ----------
+        sweep
+            The sweep.
+        workers
+            Number of processes, as for `run_all`.
+        """
+        points = sweep.points()
+        path, manifest = sweep.manifest(self.store, points)
+        self.store.prepare()
+        manifest.write(path)
+        return self.run_all({point.label: point.recipe for point in points}, workers)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.

@@ -245,7 +245,7 @@ def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = F
         for some in [[place] for place in places] if each_seed else [list(places)]:
             seed = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
             status = ", ".join(dict.fromkeys(ended[place] for place in some))
-            last = {"status": status, "time": float(run["time"].values[-1])} | _last(run.isel(seed=some))
+            last = {"status": status, "time": float(run["time"].values[-1])} | last_values(run.isel(seed=some))
             rows.append(head | seed | last)
     return rows
 
@@ -274,7 +274,7 @@ def statuses(run: xr.Dataset) -> list[str]:
     return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
 
 
-def _last(run: xr.Dataset) -> dict[str, float]:
+def last_values(run: xr.Dataset) -> dict[str, float]:
     """Return the last value of every quantity that is one number per seed, as a mean over seeds."""
     scalars = (("seed", "time"), ("seed",))
     ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from unlazy._terminal import print_table, progress_bars
-from unlazy.lab import Certificate, Recipe
+from unlazy.lab import Certificate, Recipe, Store, Sweep
 from unlazy.lab.runner import Told
-from unlazy.lab.store import statuses
+from unlazy.lab.store import last_values, statuses
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
 from unlazy.report.contents import Contents
@@ -106,6 +106,25 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
             print(f"Method: {result.attrs['method']}; {total:,} gradients.")
     if as_json:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
+
+
+def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
+    """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
+    points, rows = sweep.points(), []
+    for point in points:
+        result = results[point.label]
+        status = ", ".join(dict.fromkeys(statuses(result)))
+        rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
+        rows[-1]["run"] = str(store.path(point.recipe))
+    path, _ = sweep.manifest(store, points)
+    if as_json:
+        plain = [row | {"last": {k: v if isfinite(v) else None for k, v in row["last"].items()}} for row in rows]
+        print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
+        return
+    head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
+    print_table(head, [[_cell((row["fields"] | row["last"] | row).get(name, "")) for name in head] for row in rows])
+    total = sum(float(result.attrs["seconds"]) for result in results.values())
+    print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
 
 
 def print_report(contents: Contents, path: Path, as_json: bool) -> None:

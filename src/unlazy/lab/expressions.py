@@ -1,0 +1,161 @@
+"""Arithmetic expressions over named quantities, such as ``0.1 / network.width``; nothing else is evaluated."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from unlazy._errors import UserError, short, suggest
+
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+_CONSTANTS = {"pi": math.pi, "e": math.e}
+_ROUNDING = {"round": np.round, "floor": np.floor, "ceil": np.ceil}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "abs": abs,
+    "min": lambda *values: min(values) if all(np.ndim(one) == 0 for one in values) else np.minimum.reduce([*values]),
+    "max": lambda *values: max(values) if all(np.ndim(one) == 0 for one in values) else np.maximum.reduce([*values]),
+    **{
+        name: lambda value, how=how: how(value) if np.ndim(value) else int(how(value))
+        for name, how in _ROUNDING.items()
+    },
+}
+_LONGEST = 500  # characters
+_LARGEST_POWER = 1e300
+
+
+class Expression:
+    """An arithmetic expression: numbers, names with dots, ``+ - * / // % **``, and a few functions.
+
+    Parameters
+    ----------
+    text
+        The expression, such as ``"0.1 / network.width"``. Functions are sqrt, exp, log, log2, log10, sin, cos, tanh,
+        abs, min, max, round, floor and ceil; the last three make whole numbers. Constants are pi and e.
+    where
+        The place of the expression in a file, for error messages.
+
+    Attributes
+    ----------
+    names
+        The names that it uses, in the order in which they appear.
+    """
+
+    def __init__(self, text: str, where: str = "expression") -> None:
+        if not isinstance(text, str):
+            raise UserError(f"{where}: write the expression as text in quotation marks, not {short(text)}.")
+        self.text, self.where = text, where
+        self.names: list[str] = []
+        try:
+            if len(text) > _LONGEST:
+                raise ValueError
+            self._tree = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise UserError(f"{where}: {short(text)} is not an arithmetic expression.") from None
+        self._check(self._tree)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def _check(self, node: ast.AST) -> None:
+        match node:
+            case ast.Constant(value=bool() | str() | bytes() | None):
+                self._refuse(node)
+            case ast.Constant(value=int() | float()):
+                pass
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS or isinstance(op, ast.Pow):
+                self._check(left)
+                self._check(right)
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+                self._check(operand)
+            case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments, keywords=[]):
+                if name not in _FUNCTIONS:
+                    raise UserError(f"{self.where}: there is no function '{name}'. {suggest(name, _FUNCTIONS)}")
+                for one in arguments:
+                    self._check(one)
+            case ast.Name() | ast.Attribute():
+                name = _dotted(node)
+                if name is None:
+                    self._refuse(node)
+                elif name not in _CONSTANTS and name not in self.names:
+                    self.names.append(name)
+            case _:
+                self._refuse(node)
+
+    def _refuse(self, node: ast.AST) -> None:
+        allowed = "numbers, fields, + - * / // % ** and functions such as sqrt"
+        raise UserError(f"{self.where}: '{ast.unparse(node)}' is not allowed in an expression: use {allowed}.")
+
+    def __call__(self, values: Mapping[str, Any]) -> Any:
+        """Evaluate the expression.
+
+        Parameters
+        ----------
+        values
+            Numbers or arrays by name. Names that are missing, and values that are not numbers, raise a `UserError`.
+        """
+        for name in self.names:
+            if name not in values:
+                raise UserError(f"{self.where}: '{name}' is not known here. {suggest(name, values)}")
+            if isinstance(values[name], bool) or not isinstance(values[name], int | float | np.ndarray | np.number):
+                raise UserError(f"{self.where}: '{name}' is {short(values[name])}, which is not a number.")
+        try:
+            with np.errstate(all="ignore"):
+                found = self._value(self._tree, values)
+        except (ArithmeticError, ValueError, TypeError) as error:
+            raise UserError(f"{self.where}: {short(self.text)} has no value here ({error}).") from None
+        return found if np.ndim(found) or isinstance(found, int) else float(found)
+
+    def _value(self, node: ast.AST, values: Mapping[str, Any]) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.BinOp(left=left, op=ast.Pow(), right=right):
+                return _power(self._value(left, values), self._value(right, values))
+            case ast.BinOp(left=left, op=op, right=right):
+                return _OPERATORS[type(op)](self._value(left, values), self._value(right, values))
+            case ast.UnaryOp(op=op, operand=operand):
+                return _OPERATORS[type(op)](self._value(operand, values))
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return _FUNCTIONS[name](*(self._value(one, values) for one in arguments))
+            case _:
+                name = str(_dotted(node))
+                return values[name] if name in values else _CONSTANTS[name]
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    whole = isinstance(base, int) and isinstance(exponent, int) and exponent >= 0
+    if whole and float(abs(base)) ** exponent < _LARGEST_POWER:  # raises before a number of millions of digits
+        return base**exponent
+    found = np.power(np.asarray(base, float), exponent)
+    return found if np.ndim(found) else float(found)
+
+
+def _dotted(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return None if before is None else f"{before}.{node.attr}"
+    return None
