@@ -1,5 +1,6 @@
 """The exception for bad input, whose message says what was given, what was expected and which option to change."""
 
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -7,6 +8,19 @@ from typing import Any
 
 class UserError(ValueError):
     """Bad input. The command line prints the message without a traceback and exits with status 2."""
+
+
+class Notice(UserWarning):
+    """Something that the user should know; the command line prints the message on one line."""
+
+
+class SkippedFile(Notice):
+    """A file that cannot be used was left out."""
+
+
+def skip(error: UserError) -> None:
+    """Warn that a file is left out, because of an error that names it."""
+    warnings.warn(f"left out: {error}", SkippedFile, stacklevel=3)
 
 
 def suggest(given: str, known: Iterable[str]) -> str:

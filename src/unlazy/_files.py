@@ -7,16 +7,20 @@ import hashlib
 import json
 import os
 import secrets
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unlazy._errors import UserError
+from unlazy._plain import parse_json
 
 if TYPE_CHECKING:
     import xarray as xr
 
 CACHE = "UNLAZY_CACHE"
+_LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
 CHECKSUM = "checksum"  # the attribute of a netCDF file that holds its checksum
 
 
@@ -35,17 +39,47 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary file to write, which replaces ``path`` once it is complete and on the disk.
 
     The temporary name is unique to this call, so that several processes can write the same file; the last one wins.
-    If the block raises, ``path`` is unchanged and the temporary file is removed.
+    If the block raises, ``path`` is unchanged and the temporary file is removed. If ``path`` is a symbolic link, the
+    link is replaced, and the file that it points to is unchanged.
     """
-    temporary = path.with_name(f".{path.name[:200]}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    unique = f"{_host()}.{os.getpid()}.{secrets.token_hex(4)}"
+    temporary = path.with_name(f".{path.name[:40]}.{unique}.part")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync(path.parent)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _sync(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _host() -> str:
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+def clean(folder: Path) -> None:
+    """Remove temporary files that processes left behind which were killed while they wrote."""
+    import psutil
+
+    for path in folder.glob(".*.part"):
+        with contextlib.suppress(OSError, ValueError):
+            host, process = path.name.split(".")[-4:-2]
+            ended = host == _host() and not psutil.pid_exists(int(process))
+            if ended or time.time() - path.lstat().st_mtime > _LEFT_BEHIND:
+                path.unlink()
 
 
 def sha256(path: Path | str) -> str:
@@ -83,7 +117,7 @@ def reason(error: Exception) -> str:
 def recipe_table(recipe: Any) -> dict[str, Any]:
     """Parse a recipe stored as JSON; return an empty table if there is none, as for a run that was made in Python."""
     try:
-        table = json.loads(recipe or "{}")
+        table = parse_json(recipe or "{}")
     except (TypeError, ValueError):
         return {}
     return table if isinstance(table, dict) else {}

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unlazy._signals import check, note_progress
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
@@ -63,6 +65,7 @@ class DownloadBar:
 
     def update(self, count: int) -> None:
         """Count bytes that have arrived."""
+        check()
         if not hasattr(self, "bars"):
             self.bars = progress_bars()
             self.bars.start()
@@ -86,17 +89,19 @@ def bar(listener: Progress | None, name: str = "t = ") -> Iterator[Progress]:
 
     ``name`` is shown before the second of the numbers that the bar is given.
     """
-    notebook = in_notebook()
-    if listener is not None or not (notebook or sys.stderr.isatty()):
-        yield listener or (lambda fraction, clock: None)
+    if listener is not None:
+        yield listener
         return
+    notebook = in_notebook()
+    shown = notebook or sys.stderr.isatty()
     begun = time.perf_counter()
     with contextlib.ExitStack() as stack:
         show: Progress | None = None
 
         def report(fraction: float, clock: float) -> None:
             nonlocal show
-            if show is None and time.perf_counter() - begun > _PATIENCE_SECONDS and fraction < 1:
+            note_progress(f"{fraction:.0%} done, {name}{clock:g}.")
+            if shown and show is None and time.perf_counter() - begun > _PATIENCE_SECONDS and fraction < 1:
                 show = stack.enter_context(_notebook_bar(name) if notebook else _terminal_bar(name))
             if show is not None:
                 show(fraction, clock)

@@ -174,7 +174,8 @@ def test_a_cut_file_is_called_so(store, recipe, run):
     for size in (0, 10, 600, len(whole) // 2, len(whole) - 200):
         path.write_bytes(whole[:size])
         with pytest.raises(
-            UserError, match=r"is not a whole stored run \(\w+\): it may have been cut short; delete it"
+            UserError,
+            match=r"is (cut short or damaged|not a stored run, or damaged in its first bytes) \(\w+\): delete it",
         ):
             store.load(recipe)
 

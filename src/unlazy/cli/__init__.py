@@ -7,8 +7,16 @@ from typing import NoReturn
 import cyclopts
 
 from unlazy._errors import UserError
-from unlazy.cli import application, diagnosing, experiments, listing, results, sweeping  # noqa: F401  modules that add commands
-from unlazy.cli.application import BAD_CALL, BROKEN, INTERRUPTED, OK, app
+from unlazy._signals import exit_status
+from unlazy.cli import (  # noqa: F401  modules that add commands
+    application,
+    diagnosing,
+    experiments,
+    listing,
+    results,
+    sweeping,
+)
+from unlazy.cli.application import BAD_CALL, BROKEN, OK, app
 
 __all__ = ["main"]
 
@@ -20,12 +28,13 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         application.search(Path.cwd())
-        status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        with application.printed_notices():
+            status = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except BrokenPipeError:  # say, piped into head
         sys.stdout = None
         sys.exit(OK)
     except KeyboardInterrupt as stop:
-        _end(str(stop) or "Interrupted.", INTERRUPTED)
+        _end(str(stop) or "Interrupted.", exit_status())
     except Exception as error:
         if debug:
             raise

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import cyclopts
 from cyclopts import Parameter
 from rich.console import Console
 
 import unlazy
-from unlazy._errors import UserError
+from unlazy._errors import Notice, UserError
+from unlazy._signals import deferred, note_progress
 
 if TYPE_CHECKING:
-    from unlazy.lab import Lab
+    from unlazy.lab import Lab, Recipe
+
+P = ParamSpec("P")
 
 app = cyclopts.App(
     name="unlazy",
@@ -26,8 +30,9 @@ app = cyclopts.App(
     help=(
         "Study how neural networks learn features: train networks, reproduce figures of papers, check their claims.\n\n"
         "Start with 'unlazy demo'; 'unlazy panels' lists what can be reproduced. Results are stored in the folder "
-        "'runs', and nothing is computed twice. Ctrl-C interrupts any command, and the same command continues where it "
-        "stopped. Add --debug to any command for a full traceback."
+        "'runs', and nothing is computed twice. Ctrl-C (or SIGTERM) interrupts any command, and the same command "
+        "continues where it stopped; a second one ends it at once. SIGUSR1 prints the progress. Add --debug to any "
+        "command for a full traceback."
     ),
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run
@@ -47,8 +52,19 @@ Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)
 Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
 Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
 
-OK, CLAIM_FAILED, BAD_CALL, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+OK, CLAIM_FAILED, BAD_CALL, BROKEN = 0, 1, 2, 3
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
+
+
+def interruptible(command: Callable[P, int]) -> Callable[P, int]:
+    """Make a command stop on Ctrl-C and SIGTERM between two pieces of work, with all that was computed saved."""
+
+    @functools.wraps(command)
+    def wrapped(*given: P.args, **named: P.kwargs) -> int:
+        with deferred():
+            return command(*given, **named)
+
+    return wrapped
 
 
 def begin() -> None:
@@ -74,19 +90,31 @@ def search(folder: Path) -> None:
 
 
 @contextmanager
-def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
-    """Yield a lab that shows its progress and prints a line for each result that was computed by other code."""
-    from unlazy.lab import Lab, OtherCode
-    from unlazy.report.terminal import telling
-
-    with telling(screen) as tell, warnings.catch_warnings():
+def printed_notices() -> Iterator[None]:
+    """Print a line for each `Notice` that is given as a warning."""
+    with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def say(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
-            if issubclass(category, OtherCode):
+            if issubclass(category, Notice):
                 screen.print(f"unlazy: {message}", markup=False, highlight=False, soft_wrap=True)
             else:
                 usual(message, category, *rest, **named)
 
         warnings.showwarning = say
-        yield Lab(out, tell, fresh, **settings)
+        yield
+
+
+@contextmanager
+def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
+    """Yield a lab that shows its progress."""
+    from unlazy.lab import Lab
+    from unlazy.report.terminal import telling
+
+    with telling(screen) as tell:
+
+        def told(recipe: Recipe, share: float, note: str) -> None:
+            note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
+            tell(recipe, share, note)
+
+        yield Lab(out, told, fresh, **settings)

@@ -10,11 +10,13 @@ from cyclopts import Parameter
 
 from unlazy._errors import UserError
 from unlazy._files import writable
+from unlazy._signals import exit_status
 from unlazy._terminal import print_json, print_table
-from unlazy.cli.application import INTERRUPTED, OK, Json, Out, app, count
+from unlazy.cli.application import OK, Json, Out, app, count, interruptible
 
 
 @app.command
+@interruptible
 def diagnose(
     make: str,
     /,
@@ -83,7 +85,7 @@ def diagnose(
         head, rows = found.table()
         print_table(head, [list(row) for row in rows])
         print(f"Figure: {path.with_suffix('.svg')}")
-    return INTERRUPTED if "interrupted" in found.settings else OK
+    return exit_status() if "interrupted" in found.settings else OK
 
 
 def _numbers(text: str) -> list[int]:

@@ -9,10 +9,24 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from unlazy._errors import UserError, suggest
-from unlazy.cli.application import CLAIM_FAILED, OK, Fresh, Json, Out, app, begin, count, in_lab, must_exist, screen
+from unlazy.cli.application import (
+    CLAIM_FAILED,
+    OK,
+    Fresh,
+    Json,
+    Out,
+    app,
+    begin,
+    count,
+    in_lab,
+    interruptible,
+    must_exist,
+    screen,
+)
 
 
 @app.command
+@interruptible
 def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
     """Run one quick panel of each paper and write a report.
 
@@ -45,6 +59,7 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
 
 
 @app.command
+@interruptible
 def reproduce(
     panel: str,
     /,
@@ -95,6 +110,7 @@ def reproduce(
 
 
 @app.command
+@interruptible
 def run(
     recipe: Path,
     /,
@@ -147,6 +163,7 @@ def run(
 
 
 @app.command
+@interruptible
 def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("runs"), json: Json = False) -> int:
     """Run a recipe and report which theorems apply to it, and whether they hold.
 
@@ -200,10 +217,12 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     """
     from unlazy.report.terminal import print_benchmarks
 
-    folders = [base / "benchmarks" for base in (Path.cwd(), Path(__file__).parents[3])]
-    folder = next(filter(Path.is_dir, folders), None)
-    if folder is None:
-        raise UserError("There is no folder 'benchmarks' here: call this command in a clone of the source.")
+    folder = Path(__file__).parents[3] / "benchmarks"  # never that of the current folder, which may be anybody's
+    if not folder.is_dir():
+        raise UserError(
+            "The benchmarks are not part of the installed package: install unlazy from a clone of the source "
+            "by `pip install -e .`, and call this command again."
+        )
     known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
     if name is not None and name not in known:
         raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from unlazy._errors import UserError
 from unlazy._files import writable
+from unlazy._signals import deferred
 from unlazy._terminal import print_json
 from unlazy.cli.application import CLAIM_FAILED, OK, Json, Out, app, begin, in_lab
 
@@ -102,7 +103,7 @@ def figure(
 
         chosen = [one for name in names for one in choose(name)]
         writable(to, "Figures", "--to")
-        with in_lab(out, fresh=False) as lab:
+        with deferred(), in_lab(out, fresh=False) as lab:
             for one in chosen:
                 drawn = draw(one, run_panel(one, scale, lab), style)
                 written += export(drawn, one.title, to / stem(one.key, scale), form, style)
@@ -139,18 +140,43 @@ def watch(
 
 
 @app.command
-def cite(run: Path, /, *, json: Json = False) -> int:
-    """Print BibTeX for the papers, data, methods and libraries that a run used.
+def cite(run: Path, /, *more: Path, json: Json = False) -> int:
+    """Print BibTeX for the papers, data, methods and libraries that runs used.
 
     Parameters
     ----------
     run
-        A stored run (.nc), a panel's record (.json) or a recipe (.toml).
+        A stored run (.nc), a panel's record (.json), a recipe (.toml) or a folder of results.
+    more
+        Further ones. Files that cannot be used are named and left out.
     json
         Print JSON instead: the entries by key.
     """
     from unlazy.report.citations import cite as entries
 
-    found = entries(run)
+    found = entries(run, *more)
     print_json(found) if json else print(*found.values(), sep="\n\n")
     return OK
+
+
+@app.command
+def verify(runs: Path = Path("runs"), /, *, json: Json = False) -> int:
+    """Check all files in a folder of results against their checksums, and name those that are damaged.
+
+    Every array and attribute of stored runs is read, and every track, checkpoint, claim, certificate, diagnosis, record
+    of a panel with its figure, and list of a sweep. Nothing is changed. The exit status is 1 if a file is damaged and 0
+    otherwise; files that older versions wrote without a checksum are counted and are not an error.
+
+    Parameters
+    ----------
+    runs
+        Folder of results.
+    json
+        Print one object for each file as JSON, instead of a table of those that are not in order.
+    """
+    from unlazy.report.verify import print_checks
+    from unlazy.report.verify import verify as check
+
+    found = check(runs)
+    print_checks(found, json)
+    return CLAIM_FAILED if any(one.damaged for one in found) else OK

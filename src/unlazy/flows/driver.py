@@ -22,6 +22,7 @@ import numpy as np
 from unlazy._errors import UserError, article
 from unlazy._linalg import one_lapack_thread
 from unlazy._registry import kebab
+from unlazy._signals import check
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
@@ -198,7 +199,7 @@ class Driver:
         return cls(methods, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
     def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
-        """Run to the last save time; Ctrl-C stops between two slices and loses nothing.
+        """Run to the last save time; Ctrl-C, or a signal that is deferred, stops between two slices and loses nothing.
 
         Parameters
         ----------
@@ -216,6 +217,7 @@ class Driver:
                 while len(self.records) < len(self.asked):
                     amount = self._head_for_next()
                     while self._underway():
+                        check()
                         before = time.perf_counter()
                         self._advance(budget)
                         took, self.seconds = time.perf_counter() - before, already + time.perf_counter() - begun
@@ -231,6 +233,7 @@ class Driver:
                             saved = time.perf_counter()
                     if np.all(failed(self.state.code)):
                         break
+                    check()
                     self._record()
                     report(len(self.records) / len(self.asked), self.run_state.target)
                 if len(self.records) == len(self.asked):

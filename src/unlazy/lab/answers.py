@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy._files import atomic_write
+from unlazy._files import atomic_write, sha256
+from unlazy._plain import seal
 from unlazy.lab.slopes import Slope, fit_slope
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ class Saved(abc.ABC):
         head, rows = self.table()
         with atomic_write(path.with_suffix(".svg")) as part:
             self.plot().savefig(part, format="svg", metadata={"Date": None})
+            digest = sha256(part)
         with atomic_write(path) as part:
-            content = self.to_dict() | {"table": {"head": head, "rows": rows}}
-            part.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+            content = self.to_dict() | {"table": {"head": head, "rows": rows}, "figure_sha256": digest}
+            part.write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
         return path
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import equinox as eqx
 import jax
 import msgspec
 
 from unlazy import theory
-from unlazy._errors import UserError
+from unlazy._errors import UserError, skip
 from unlazy._files import atomic_write, writing
+from unlazy._plain import parse_json, read_text, seal, unseal
 from unlazy.lab.claims import held
 from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
@@ -38,7 +39,7 @@ class Certificate(NamedTuple):
     seed: int
     finding: Finding
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Return the certificate as plain values; numbers that are not finite become None, as JSON has none."""
         finding = self.finding
         return {
@@ -91,7 +92,28 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Hypothesis(TypedDict):
+    """A hypothesis of a theorem, as it is stored."""
+
+    what: str
+    met: bool
+    found: float | None
+    needed: float | None
+
+
+class Summary(TypedDict):
+    """The finding of a theorem on one seed, as it is stored."""
+
+    theorem: str
+    seed: int
+    verdict: Literal["HOLDS", "FAILS", "SILENT", "VACUOUS"]
+    margin: float | None
+    why: str
+    numbers: dict[str, float | None]
+    hypotheses: list[Hypothesis]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stored certificates of a recipe.
 
     Attributes
@@ -106,7 +128,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     recipe: str
-    findings: list[dict[str, Any]]
+    findings: list[Summary]
     made_by: dict[str, str]
 
 
@@ -129,27 +151,45 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     with writing("What the theorems said", path, "choose another --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with held(path.with_suffix(".claim")):  # so that two processes can add to the file
-            old = [one for one in _read(path).findings if one["theorem"] not in asked] if path.exists() else []
+            old = (
+                [one for one in read_certificates(path).findings if one["theorem"] not in asked]
+                if path.exists()
+                else []
+            )
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
             whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
             with atomic_write(path) as temporary:
-                temporary.write_bytes(msgspec.json.format(msgspec.json.encode(whole)))
+                sealed = seal(msgspec.to_builtins(whole))
+                temporary.write_bytes(msgspec.json.format(msgspec.json.encode(sealed)))
     return path
 
 
 def kept(folder: Path) -> list[Kept]:
-    """Read all stored certificates.
+    """Read all stored certificates; files that cannot be used are left out, with a warning.
 
     Parameters
     ----------
     folder
         The folder of results.
     """
-    return [_read(path) for path in sorted((folder / "certificates").glob("*.json"))]
+    found = []
+    for path in sorted((folder / "certificates").glob("*.json")):
+        try:
+            found.append(read_certificates(path))
+        except UserError as error:
+            skip(error)
+    return found
 
 
-def _read(path: Path) -> Kept:
+def read_certificates(path: Path) -> Kept:
+    """Read stored certificates of one recipe, and verify their checksum, which older files do not have.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (msgspec.DecodeError, OSError) as error:
-        raise UserError(f"'{path}' is cut short ({type(error).__name__}): delete it and certify again.") from None
+        return msgspec.convert(unseal(parse_json(read_text(path)))[0], Kept)
+    except (ValueError, OSError) as error:
+        raise UserError(f"'{path}' cannot be used ({error}): delete it and certify again.") from None

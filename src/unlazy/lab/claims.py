@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,19 @@ _BEAT = 5.0  # seconds between two touches
 
 
 @contextlib.contextmanager
-def claimed(paths: list[Path]) -> Iterator[list[Path]]:
-    """Claim those of ``paths`` that are free for the duration of the block, and yield them."""
+def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Claim those of ``paths`` that are free for the duration of the block, and yield them.
+
+    Parameters
+    ----------
+    paths
+        The claims.
+    touched
+        Other files that are touched like the claims, to show that this process is alive; they need not exist.
+    """
     mine = {path: note for path in paths if (note := _take(path)) is not None}
     done = threading.Event()
-    beat = threading.Thread(target=_beat, args=(list(mine), done), daemon=True)
+    beat = threading.Thread(target=_beat, args=([*mine, *touched], done), daemon=True)
     if mine:
         beat.start()
     try:
@@ -65,8 +73,7 @@ def _beat(paths: list[Path], done: threading.Event) -> None:
 
 def _take(path: Path) -> bytes | None:
     """Claim ``path`` and return the contents of the claim; None if another process has it."""
-    process = {"pid": os.getpid(), "host": socket.gethostname(), "started": psutil.Process().create_time()}
-    note = json.dumps(process | {"claimed": time.time(), "token": secrets.token_hex(8)}).encode()
+    note = json.dumps(this_process() | {"claimed": time.time(), "token": secrets.token_hex(8)}).encode()
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
     except FileExistsError:
@@ -107,11 +114,31 @@ def _take_over(path: Path, note: bytes) -> bool:
             right.unlink()
 
 
+def this_process() -> dict[str, Any]:
+    """Return the machine, number and start of this process, by which `ended` knows it again."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "started": psutil.Process().create_time()}
+
+
 def _dead(note: bytes, touched: float) -> bool:
+    try:
+        return ended(json.loads(note), touched)
+    except (ValueError, RecursionError):  # just being written
+        return ended({}, touched)
+
+
+def ended(claim: Any, touched: float) -> bool:
+    """Whether a process has ended, or has shown no sign of life for `LIMIT` seconds.
+
+    Parameters
+    ----------
+    claim
+        What `this_process` returned there.
+    touched
+        When it last touched its file, in seconds since 1970.
+    """
     if time.time() - touched > LIMIT:
         return True
     try:
-        claim: dict[str, Any] = json.loads(note)
         if claim["host"] != socket.gethostname():
             return False
         process = psutil.Process(int(claim["pid"]))
@@ -120,5 +147,5 @@ def _dead(note: bytes, touched: float) -> bool:
         return abs(process.create_time() - float(claim["started"])) > 1.0  # the number belongs to another process now
     except psutil.NoSuchProcess:
         return True
-    except (ValueError, KeyError, TypeError, psutil.Error):  # just being written, or of a process of another user
+    except (ValueError, KeyError, TypeError, OverflowError, psutil.Error):  # unknown, or of another user
         return False

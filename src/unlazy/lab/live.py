@@ -1,6 +1,6 @@
 """Notes on runs in progress: a small file next to the checkpoint, which `unlazy watch` reads.
 
-The file appears once a run has taken a few seconds, and is removed when the run ends, whatever the reason.
+The file appears once a run has taken a few seconds, and is removed when the run ends, unless its process is killed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 
 from unlazy._files import atomic_write
+from unlazy._plain import parse_json, read_text
+from unlazy.lab.claims import ended, this_process
 from unlazy.lab.recipe import Recipe
 from unlazy.lab.store import LIVE, parts
 
@@ -37,6 +39,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     times, observed
         The observed times, and the observations by name: means over seeds and all axes but time, or None if the mean
         is not finite.
+    process
+        The process that writes the note, as `unlazy.lab.claims` names it.
+    ended
+        Whether that process has ended without removing the note: it was killed. `notes` finds out.
     """
 
     name: str
@@ -50,6 +56,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     told: float
     times: list[float]
     observed: dict[str, list[float | None]]
+    process: dict[str, Any] = {}
+    ended: bool = False
 
     @property
     def seconds_left(self) -> float | None:
@@ -62,7 +70,7 @@ class Live:
     """Updates the note of one run. If it cannot be written, the run goes on."""
 
     def __init__(self, path: Path, recipe: Recipe) -> None:
-        self.path, self.recipe = path, recipe
+        self.path, self.recipe, self.process = path, recipe, this_process()
         self.begun = self.told = time.time()
         self.first_share: float | None = None
         self.observed: list[dict[str, float | None]] = []
@@ -89,6 +97,7 @@ class Live:
             told=now,
             times=times[: len(self.observed)].tolist(),
             observed={name: [one.get(name) for one in self.observed] for name in names},
+            process=self.process,
         )
         with contextlib.suppress(OSError), atomic_write(self.path) as temporary:
             temporary.write_bytes(msgspec.json.encode(note))
@@ -114,6 +123,8 @@ def notes(folder: Path) -> list[Note]:
     """
     found = []
     for path in sorted(folder.glob("*" + LIVE)):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            found.append(msgspec.json.decode(path.read_bytes(), type=Note))
+        with contextlib.suppress(OSError, ValueError):
+            note = msgspec.convert(parse_json(read_text(path)), Note)
+            dead = ended(note.process, path.stat().st_mtime)
+            found.append(msgspec.structs.replace(note, ended=dead))
     return found

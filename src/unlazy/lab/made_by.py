@@ -13,6 +13,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from unlazy._errors import Notice
+
 _LIBRARIES = ("unlazy", "jax", "jaxlib", "equinox", "diffrax", "optax", "numpy", "scipy")
 _ELSEWHERE = {"lab", "cli", "report", "figures", "testing"}  # packages of unlazy on which no result depends
 
@@ -20,7 +22,7 @@ _ELSEWHERE = {"lab", "cli", "report", "figures", "testing"}  # packages of unlaz
 _version = functools.cache(importlib.metadata.version)
 
 
-class OtherCode(UserWarning):
+class OtherCode(Notice):
     """A stored result was computed by another version of unlazy."""
 
 

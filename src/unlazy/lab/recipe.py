@@ -29,7 +29,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import tomllib
 import typing
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +40,7 @@ import msgspec
 import numpy as np
 
 from unlazy._errors import UserError, short
+from unlazy._plain import parse_toml, read_text
 from unlazy._registry import kebab
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
@@ -49,6 +49,8 @@ from unlazy.lab.sections import Section, build, explain, split
 from unlazy.networks import Network
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
+_LARGEST = 2**20  # bytes of a recipe
+_MOST_TIMES = 1_000_000
 Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # the range of a seed, in 32 bits as in 64
 
 
@@ -68,7 +70,7 @@ class Times(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     end: float
-    count: Annotated[int, msgspec.Meta(ge=2)] = 51
+    count: Annotated[int, msgspec.Meta(ge=2, le=_MOST_TIMES)] = 51
     spacing: Literal["linear", "log"] = "linear"
     first: float | None = None
 
@@ -218,14 +220,14 @@ def read_table(path: Path) -> dict[str, Any]:
         The file.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, _LARGEST)
     except FileNotFoundError:
         raise UserError(f"There is no recipe at '{path}': give the path of a TOML file.") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise UserError(f"The recipe '{path}' cannot be read ({error}): give the path of a TOML file.") from None
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(text)
+    except ValueError as error:
         raise UserError(f"{path.name} is not valid TOML: {error}.") from None
 
 

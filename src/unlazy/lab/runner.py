@@ -14,6 +14,7 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._files import checksum
+from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
 from unlazy.lab.identity import Identity, identify, probe_digest
@@ -66,7 +67,23 @@ class Lab:
         self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False, snapshots: float = 16.0
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
-        self.tell: Told = tell or (lambda recipe, share, note: None)
+        self._told = tell
+
+    def tell(self, recipe: Recipe, share: float, note: str) -> None:
+        """Report progress, and stop here if a signal has asked for it.
+
+        Parameters
+        ----------
+        recipe
+            The recipe.
+        share
+            The fraction of it that is done.
+        note
+            What is being done, in a few words.
+        """
+        check()
+        if self._told is not None:
+            self._told(recipe, share, note)
 
     def __repr__(self) -> str:
         count = sum(1 for _ in self.store.folder.glob("*.nc"))
@@ -235,7 +252,7 @@ class Lab:
             if needed:
                 self.store.prepare()
                 paths = {self.store.claim(identity.trajectories[seed]): seed for seed in needed}
-                with claims.claimed(list(paths)) as mine:
+                with claims.claimed(list(paths), [self.store.live(recipe)]) as mine:
                     again = plans(paths[path] for path in mine)  # another process may have stored something meanwhile
                     for seed, one in again.items():
                         if one.kind != "complete":
@@ -270,10 +287,16 @@ class Lab:
         worker = Worker(recipe, identity, seeds, needed, self.snapshots, checkpoint, not self.fresh, listen)
         try:
             made = worker.work()
+        except KeyboardInterrupt:  # not while the driver ran, so there is no state to save
+            raise Interrupted(recipe, share, self.fresh) from None
         finally:
             live.end()
         if made is None:
-            worker.save()
+            try:
+                worker.save()
+            except UserError as error:
+                where = f"'{recipe.name}' was interrupted at {share:.0%}, and its state is lost"
+                raise UserError(f"{where}: {error}") from None
             raise Interrupted(recipe, share, self.fresh)
         return self.store_tracks(worker, made)
 
@@ -288,7 +311,12 @@ class Lab:
         except UserError as error:
             if worker.driver is None:
                 raise
-            worker.save()
+            try:
+                worker.save()
+            except UserError as second:
+                lost = f"Neither the result nor a checkpoint of '{recipe.name}' can be stored, and this run is lost"
+                before = " An earlier checkpoint is kept." if checkpoint.exists() else ""
+                raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
             raise UserError(f"{error} {_KEPT}") from None
         worker.checkpoint.unlink(missing_ok=True)
         return stored

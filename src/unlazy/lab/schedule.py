@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from unlazy._errors import UserError
+from unlazy._signals import check, deferred
 from unlazy.lab.identity import identify
 from unlazy.lab.made_by import OtherCode
 from unlazy.lab.recipe import Recipe
@@ -97,6 +98,7 @@ class Crew:
         members = [Member(self.lab, cores) for cores in self.cores]
         try:
             while self.waiting or any(member.digest is not None for member in members):
+                check()
                 for number, member in enumerate(members):
                     if member.digest is None and self.waiting:
                         if member.ended:
@@ -239,7 +241,7 @@ def serve(descriptor: int) -> None:
     """Run recipes in a worker process, as they arrive on a connection, until it is closed or a signal arrives."""
     from unlazy.lab.runner import Lab
 
-    connection, stopping = Connection(descriptor), False
+    connection = Connection(descriptor)
 
     def answer(*message: Any) -> None:
         try:
@@ -248,21 +250,16 @@ def serve(descriptor: int) -> None:
             raise KeyboardInterrupt from None
 
     def tell(recipe: Recipe, fraction: float, note: str) -> None:
-        if stopping:
-            raise KeyboardInterrupt
+        check()
         answer("progress", float(fraction), note)
 
-    def stop(*_: Any) -> None:
-        nonlocal stopping
-        stopping = True
-
-    # A signal only sets a flag, which is read between two slices of work: so it is never lost and never disturbs.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    with contextlib.suppress(KeyboardInterrupt, EOFError):
+    # The other process passes signals on, and a batch system may send them to all: only the first one counts.
+    with contextlib.suppress(KeyboardInterrupt, EOFError), deferred(impatient=False):
         sys.path[:], settings = connection.recv()
         lab = Lab(tell=tell, **settings)
-        while not stopping:
+        while True:
+            while not connection.poll(_WAIT):
+                check()
             recipe = connection.recv()
             try:
                 with warnings.catch_warnings(record=True) as caught:

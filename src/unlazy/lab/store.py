@@ -8,10 +8,9 @@ and renamed when it is complete, and has checksums that are verified on reading.
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,8 @@ import h5py
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError
-from unlazy._files import CHECKSUM, checksum, labelled, probe_names, recipe_table, writable, write, writing
+from unlazy._errors import UserError, skip
+from unlazy._files import CHECKSUM, checksum, clean, labelled, probe_names, recipe_table, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
@@ -29,7 +28,9 @@ from unlazy.lab.recipe import Recipe
 from unlazy.lab.tracks import Parts, Track
 
 LIVE = ".live.json"  # the suffix of the note of a run in progress
-_LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
+FOLDERS = ("trajectories", "panels", "certificates", "diagnoses")  # folders in the folder of results
+_MORE_THAN_FILE = 64 * 2**20  # bytes by which the arrays of a stored run may exceed the file, which is not compressed
+_LONGEST = 100_000  # entries of an attribute
 
 
 class Store:
@@ -65,15 +66,18 @@ class Store:
         """Create the folder, and raise a `UserError` if nothing can be written there."""
         for folder in (self.folder, self.folder / "trajectories"):
             writable(folder, "Results", "--out")
-            for path in folder.glob(".*.part"):  # left behind by processes that were killed
-                with contextlib.suppress(OSError):
-                    if time.time() - path.stat().st_mtime > _LEFT_BEHIND:
-                        path.unlink()
+        for folder in (self.folder, *(self.folder / name for name in FOLDERS)):
+            clean(folder)
 
     def load(self, recipe: Recipe) -> xr.Dataset | None:
         """Return the stored view of ``recipe``, or None if there is none."""
         path = self.path(recipe)
-        return read_run(path) if path.exists() else None
+        if not path.exists():
+            return None
+        run = read_run(path)
+        if run.attrs.get("digest") != recipe.digest:
+            raise UserError(f"'{path}' holds the result of another recipe: delete it and run the recipe again.")
+        return run
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
         """Store the view of a recipe atomically."""
@@ -91,7 +95,7 @@ class Store:
         """Read all tracks of a trajectory, without their snapshots and states."""
         found: list[Track] = []
         while (path := self._track(trajectory, len(found))).exists():
-            found.append(tracks.load(path))
+            found.append(tracks.load(path, trajectory))
         return found
 
     def _track(self, trajectory: str, number: int) -> Path:
@@ -101,8 +105,8 @@ class Store:
         """Store a track in its own file, or in a new one."""
         path = track.path or self._track(trajectory, len(self.tracks(trajectory)))
         with writing("The result", path, "free some space"):
-            tracks.save(track, path)
-        return tracks.load(path)
+            tracks.save(track, path, trajectory)
+        return tracks.load(path, trajectory)
 
 
 def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
@@ -200,39 +204,94 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
-        _refuse_links(path)
+        _check_contents(path)
         with xr.open_dataset(path, engine="h5netcdf") as stored:
             run = stored.load()
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError) as error:
-        raise UserError(
-            f"'{path}' is not a whole stored run ({type(error).__name__}): it may have been cut short; {again}"
-        ) from None
+    except UserError:
+        raise
+    except Exception as error:  # whatever libraries raise on a damaged file
+        kind = "is cut short or damaged" if _is_hdf5(path) else "is not a stored run"
+        raise UserError(f"'{path}' {kind} ({type(error).__name__}): {again}") from None
     if CHECKSUM not in run.attrs:
         if "recipe" in run.attrs:
             raise UserError(f"'{path}' was stored by a version of unlazy that wrote no checksums: {again}")
         raise UserError(f"'{path}' is not a run stored by unlazy: move it away.")
     if run.attrs[CHECKSUM] != checksum(run):
         raise UserError(f"'{path}' was changed or damaged after it was stored (its checksum is wrong): {again}")
+    if odd := _odd(run):
+        raise UserError(f"'{path}' is not a run stored by unlazy ({odd}): move it away.")
     return run
 
 
-def _refuse_links(path: Path) -> None:
-    """Refuse a file whose arrays are in other files, or are declared to be much larger than the file is."""
-    size = path.stat().st_size
+def _odd(run: xr.Dataset) -> str:
+    """Say what is odd about a run that has a checksum; empty for a run as `assemble` and `Lab.keep` make them."""
+    for name in ("seed", "time"):
+        values = run[name].values if name in run.coords else np.zeros(0)
+        if run[name].dims != (name,) if values.size else True:
+            return f"it has no coordinate '{name}'"
+        if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+            return f"the coordinate '{name}' is not finite numbers"
+    for name, values in run.data_vars.items():
+        if values.dtype.kind not in "biufc" or "seed" not in values.dims:
+            return f"'{name}' is not numbers for each seed"
+    seconds = run.attrs.get("seconds", 0.0)
+    if not isinstance(seconds, int | float | np.number) or not np.isfinite(seconds):
+        return "its seconds are not a number"
+    if not {*statuses(run)} <= {one.name for one in Status}:
+        return "its status is unknown"
+    if "recipe" in run.attrs and not recipe_table(run.attrs["recipe"]):
+        return "its recipe cannot be read"
+    return ""
 
-    def check(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual or item.nbytes > 1100 * size):
-            raise ValueError(name)
+
+def _is_hdf5(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(8) == b"\x89HDF\r\n\x1a\n"
+    except OSError:
+        return False
+
+
+def _check_contents(path: Path) -> None:
+    """Refuse a file that reaches other files, or that asks for more memory than its own size and 64 MiB.
+
+    Stored runs are arrays of numbers in one group, not compressed. External storage, virtual arrays and links could
+    read any file; arrays that are declared but not stored, or compressed, could ask for any amount of memory.
+    """
+    room = path.stat().st_size + _MORE_THAN_FILE
+
+    def refuse(name: str, what: str) -> UserError:
+        return UserError(f"'{path}' is refused: '{name}' {what}, which no run stored by unlazy does: move it away.")
 
     with h5py.File(path, "r") as file:
-        file.visititems(check)
+        for name in map(str, file):
+            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+                raise refuse(name, "is a link")
+            item = file[name]
+            if not isinstance(item, h5py.Dataset) or item.dtype.kind == "O":
+                raise refuse(name, "is not an array of numbers")
+            if item.external or item.is_virtual:
+                raise refuse(name, "is stored in another file")
+            room -= max(item.nbytes, math.prod(item.chunks or ()) * item.dtype.itemsize if item.chunks else 0)
+            if room < 0:
+                raise refuse(name, "asks for much more memory than the file has bytes")
+        for owner in (file, *(file[name] for name in file)):
+            for name in owner.attrs:
+                shape = owner.attrs.get_id(name).shape
+                if shape is not None and math.prod(shape) > _LONGEST:
+                    raise refuse(name, "is an attribute of too many entries")
 
 
 def table(paths: Sequence[Path], *, each_seed: bool = False, differing: bool = False) -> list[dict[str, Any]]:
     """Return one row for each stored run, or for each of its seeds; see `Lab.table`."""
-    runs = {path: read_run(path) for path in paths}
+    runs: dict[Path, xr.Dataset] = {}
+    for path in paths:
+        try:
+            runs[path] = read_run(path)
+        except UserError as error:
+            skip(error)
     settings = {path: _settings(run) for path, run in runs.items()}
     names = list(dict.fromkeys(name for one in settings.values() for name in one))
     if differing:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._files import atomic_write
+from unlazy._plain import parse_json
 
 Parts = dict[tuple[str, ...], np.ndarray]  # what one probe observed at one time: the leaves of nested dictionaries
 
@@ -111,8 +113,8 @@ def thinned(indices: Iterable[int], size: int, limit: float) -> list[int]:
     return [indices[int(place)] for place in np.round(chosen)]
 
 
-def save(track: Track, path: Path) -> None:
-    """Write a track atomically."""
+def save(track: Track, path: Path, trajectory: str) -> None:
+    """Write a track of a ``trajectory``, named by its digest, atomically."""
     arrays: dict[str, np.ndarray] = {"asked": track.asked, "reached": track.reached}
     probes = []
     for digest, by_index in track.observed.items():
@@ -131,6 +133,7 @@ def save(track: Track, path: Path) -> None:
         return list(named)
 
     header = {name: getattr(track, name) for name in _PLAIN} | {"form": _FORM, "observed": probes}
+    header["trajectory"] = trajectory
     header["snapshots"] = {str(index): put(f"snapshot-{index}", leaves) for index, leaves in track.snapshots.items()}
     header["state"] = put("state", track.state)
     header["sha256"] = {name: array_digest(values) for name, values in arrays.items()}
@@ -141,15 +144,51 @@ def save(track: Track, path: Path) -> None:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def load(path: Path) -> Track:
-    """Read a track, except its snapshots and state, which are read when they are needed."""
+def load(path: Path, trajectory: str | None = None) -> Track:
+    """Read a track, except its snapshots and state, which are read when they are needed.
+
+    Parameters
+    ----------
+    path
+        The file.
+    trajectory
+        The digest of the trajectory that is asked for; a file that holds another one is refused.
+    """
+    header = _header(path)
+    if header.get("form") != _FORM:
+        raise UserError(f"'{path}' was written by another version of unlazy: move it away or choose another folder.")
+    if trajectory is not None and header.get("trajectory", trajectory) != trajectory:  # older files do not name it
+        raise UserError(f"'{path}' holds another trajectory: delete it, and the same command computes it again.")
+    try:
+        return _from_header(path, header)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise _damaged(path, type(error).__name__) from None
+
+
+def check(path: Path) -> None:
+    """Read everything in the file of a track; raise a `UserError` if anything is damaged."""
+    track = load(path)
+    for leaves in (*track.snapshots.values(), track.state):
+        leaves_of(track, leaves)
+
+
+def _header(path: Path) -> dict[str, Any]:
     head = _read(path, ["header", "header-sha256"])
     text = head["header"].tobytes()
     if hashlib.sha256(text).digest() != head["header-sha256"].tobytes():
         raise _damaged(path, "its header")
-    header = json.loads(text)
-    if header.get("form") != _FORM:
-        raise UserError(f"'{path}' was written by another version of unlazy: move it away or choose another folder.")
+    try:
+        header = parse_json(text)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
+    if not isinstance(header, dict):
+        raise _damaged(path, "its header")
+    return header
+
+
+def _from_header(path: Path, header: dict[str, Any]) -> Track:
     needed = [name for probe in header["observed"] for name in probe["arrays"]]
     arrays = _read(path, ["asked", "reached", *needed], header["sha256"])
     observed: dict[str, dict[int, Parts]] = {}
@@ -175,21 +214,39 @@ def leaves_of(track: Track, leaves: list[np.ndarray] | Lazy) -> list[np.ndarray]
     if not isinstance(leaves, Lazy):
         return leaves
     assert track.path is not None
-    header = json.loads(_read(track.path, ["header"])["header"].tobytes())
-    found = _read(track.path, leaves, header["sha256"])
+    found = _read(track.path, leaves, _header(track.path)["sha256"])
     return [found[name] for name in leaves]
 
 
 def _read(path: Path, names: list[str], checksums: dict[str, str] | None = None) -> dict[str, np.ndarray]:
     try:
-        with open(path, "rb") as opened, np.load(opened) as file:
-            found = {name: file[name] for name in names}
-    except (OSError, ValueError, TypeError, LookupError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        with zipfile.ZipFile(path) as archive:
+            found = {name: _array(archive, name) for name in names}
+    except FileNotFoundError:
+        raise UserError(f"'{path}' has just been removed: give the same command again.") from None
+    except Exception as error:  # whatever the libraries raise on a damaged file
         raise _damaged(path, type(error).__name__) from None
     for name, values in found.items():
         if checksums is not None and array_digest(values) != checksums.get(name):
             raise _damaged(path, f"the checksum of {name} is wrong")
     return found
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """Read an array. What it takes in memory is what it takes in the file, whatever the file says."""
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"version {version} of NumPy's format")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        member = archive.getinfo(f"{name}.npy")
+        size = math.prod(shape) * dtype.itemsize
+        if member.compress_type != zipfile.ZIP_STORED or dtype.hasobject or size > member.compress_size:
+            raise ValueError(f"an array of {size} bytes is not stored as it is")
+        values = np.frombuffer(
+            bytearray(file.read()), dtype
+        )  # reads to the end, where the archive compares its own checksum
+    return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 
 def _damaged(path: Path, what: str) -> UserError:

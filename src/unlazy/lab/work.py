@@ -213,7 +213,7 @@ class Worker:
             pass
         except UserError:
             raise
-        except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError) as error:
+        except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, MemoryError) as error:
             what = f"The checkpoint '{self.checkpoint}' cannot be used ({type(error).__name__})"
             raise UserError(f"{what}: delete it to start afresh.") from None
 

@@ -8,34 +8,48 @@ paper that is not in `references.bib` but has a folder in `unlazy.papers` gets a
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 import re
 import sys
-import tomllib
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, skip
 from unlazy._files import recipe_table
 from unlazy._listing import listing
+from unlazy._plain import parse_toml, read_text
 
 _FILE = Path(__file__).parent / "references.bib"
 _SECTIONS = ("data", "network", "flow", "probes")
 
 
-def cite(path: Path) -> dict[str, str]:
-    """Return the BibTeX entries, by key, of what was used in a run.
+def cite(*paths: Path) -> dict[str, str]:
+    """Return the BibTeX entries, by key, of what was used in runs.
 
     Parameters
     ----------
-    path
-        A stored run (.nc), the record of a panel (.json) or a recipe (.toml).
+    paths
+        Stored runs (.nc), records of panels (.json), recipes (.toml) or folders of results. If there are several
+        files, those that cannot be used are left out, with a warning.
     """
-    recipes, words = _used(path)
+    files = [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+    recipes: list[dict[str, Any]] = []
+    words: set[str] = set()
+    errors: list[UserError] = []
+    for file in files:
+        try:
+            more, others = _used(file)
+        except UserError as error:
+            errors.append(error)
+        else:
+            recipes, words = recipes + more, words | others
+    if len(errors) == len(files):
+        raise errors[0] if errors else UserError(f"There is nothing to cite at '{paths[0]}': there are no results.")
+    for error in errors:
+        skip(error)
     named = {(name, word) for recipe in recipes for name in _SECTIONS for word in _words(recipe.get(name))}
     words |= {word for _, word in named} | {f"{name}.{word}" for name, word in named}
     keys, known = _keys(), _entries()
@@ -45,6 +59,10 @@ def cite(path: Path) -> dict[str, str]:
     papers = keys & (words | folders | {name.partition(" ")[0] for name in names if " " in name})
     found = {key: text for key, (calls, text) in known.items() if calls & (words | papers | {"always"})}
     return found | {key: _from_folder(source(key)) for key in sorted(papers) if key not in known}
+
+
+def _files(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.nc")), *sorted((folder / "panels").glob("*.json"))]
 
 
 def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
@@ -57,11 +75,11 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
 
         record = read_record(path)
         methods = {one.partition(",")[0] for one in record.made_by.get("method", "").split("; ")}
-        return [json.loads(recipe) for recipe in record.recipes.values()], {record.paper} | methods
+        return [recipe_table(recipe) for recipe in record.recipes.values()], {record.paper} | methods
     if path.suffix == ".toml" and path.is_file():
         try:
-            return [tomllib.loads(path.read_text(encoding="utf-8"))], set()
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            return [parse_toml(read_text(path))], set()
+        except (OSError, ValueError) as error:
             raise UserError(f"'{path}' cannot be read as TOML ({error}): correct the file.") from None
     raise UserError(
         f"There is nothing to cite at '{path}': give a stored run (.nc), a record (.json) or a recipe (.toml)."
@@ -75,9 +93,9 @@ def _attributes(path: Path) -> dict[str, Any]:
     try:
         with h5py.File(path, "r") as file:
             found = {name: file.attrs[name] for name in ("recipe", "method") if name in file.attrs}
-    except OSError:
+    except Exception:  # whatever the library raises on a damaged file
         found = {}
-    if "recipe" in found:
+    if "recipe" in found and recipe_table(found["recipe"]):
         return found
     from unlazy.lab import read_run
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 import xarray as xr
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, skip
 from unlazy._files import recipe_table
 from unlazy.lab import kept, read_run
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
 from unlazy.report.record import Record, digest, read_record, records, seed_spans
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Contents:
     records: list[Record] = field(default_factory=list)
     runs: dict[Path, xr.Dataset] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
-    findings: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    findings: dict[str, list[Any]] = field(default_factory=dict)
     diagnoses: list[Diagnosed] = field(default_factory=list)
 
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
@@ -51,7 +54,7 @@ class Contents:
             The record of the panel.
         """
         found = {label: self.files.get(name) for label, name in record.digests.items()}
-        return {label: read_run(path) for label, path in found.items() if path is not None}
+        return _usable({label: path for label, path in found.items() if path is not None}, read_run)
 
 
 def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> Contents:
@@ -73,11 +76,12 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
-            contents.diagnoses += [read_diagnosis(one) for one in sorted((path / "diagnoses").glob("*.json"))]
+            stored = {one: one for one in sorted((path / "diagnoses").glob("*.json"))}
+            contents.diagnoses += _usable(stored, read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
-            contents.diagnoses.append(read_diagnosis(path))
+            contents.diagnoses += _usable({path: path}, read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file():
-            contents.records.append(read_record(path))
+            contents.records += _usable({path: path}, read_record).values()
         elif path.suffix == ".nc" and path.is_file():
             alone.append(path)
         else:
@@ -88,14 +92,24 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
         contents.records = [record for record in contents.records if (record.panel, record.scale) in only]
         contents.diagnoses = alone = []
     of_panels = {name for record in contents.records for name in record.digests.values()}
-    for path in dict.fromkeys(alone):
-        if path.stem.rpartition("-")[2] not in of_panels:
-            contents.runs[path] = read_run(path)
+    own = [path for path in dict.fromkeys(alone) if path.stem.rpartition("-")[2] not in of_panels]
+    contents.runs = _usable({path: path for path in own}, read_run)
     if not contents.records and not contents.runs and not contents.diagnoses:
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
     contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))
     return contents
+
+
+def _usable(paths: Mapping[K, Path], read: Callable[[Path], V]) -> dict[K, V]:
+    """Read files, and leave out, with a warning, those that cannot be used."""
+    found: dict[K, V] = {}
+    for key, path in paths.items():
+        try:
+            found[key] = read(path)
+        except UserError as error:
+            skip(error)
+    return found
 
 
 def _number(panel: str) -> int:

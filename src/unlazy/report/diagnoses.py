@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
+from unlazy._plain import DamagedError, parse_json, read_text, unseal
 
 _KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
 
@@ -29,7 +30,7 @@ class Diagnosed:
 def is_diagnosis(path: Path) -> bool:
     """Return whether a JSON file is one that a diagnosis, a coordinate check or a search of rates has written."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(read_text(path))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and content.get("kind") in _KINDS
@@ -39,8 +40,17 @@ def read_diagnosis(path: Path) -> Diagnosed:
     """Read a diagnosis, and the figure beside it if there is one."""
     if not is_diagnosis(path):
         raise UserError(f"'{path}' is not a diagnosis: delete the file, or make it again.")
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    figure, table = path.with_suffix(".svg"), content.get("table", {})
+    try:
+        return _shown(path, *unseal(parse_json(read_text(path))))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"'{path}' cannot be used ({error}): delete the file, or make it again.") from None
+
+
+def _shown(path: Path, content: dict[str, Any], sealed: bool) -> Diagnosed:
+    file, table = path.with_suffix(".svg"), content.get("table", {})
+    figure = read_text(file) if file.is_file() else ""
+    if sealed and hashlib.sha256(figure.encode()).hexdigest() != content.get("figure_sha256"):
+        raise DamagedError("its figure was changed or damaged after it was written")
     settings = {name: str(value) for name, value in content.get("settings", {}).items()}
     return Diagnosed(
         title=f"{_KINDS[content['kind']]} of {path.stem}",
@@ -48,7 +58,7 @@ def read_diagnosis(path: Path) -> Diagnosed:
         reason=str(content.get("reason", "")),
         head=[str(name) for name in table.get("head", [])],
         rows=[[str(cell) for cell in row] for row in table.get("rows", [])],
-        figure=figure.read_text(encoding="utf-8") if figure.is_file() else "",
+        figure=figure,
         command=settings.pop("command", ""),
         settings=settings,
     )

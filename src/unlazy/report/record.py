@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from unlazy._errors import UserError
+from unlazy._errors import Notice, UserError, skip
 from unlazy._files import atomic_write, recipe_table, writing
+from unlazy._plain import DamagedError, parse_json, read_text, seal, unseal
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.papers import Claim, Panel, Reference, Results, Scale, check_claims
 from unlazy.papers.outcomes import certain
@@ -22,7 +25,7 @@ from unlazy.report.figures import describe, draw, encode
 EARLIER_RULES = "judged under earlier rules: a threshold on means or medians"
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A panel that was run, with its claims and its figure.
 
     Parameters
@@ -45,6 +48,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Numbers of the authors beside ours; None in records of versions that had none.
     seeds, usual_seeds
         Number of different seeds that were run, and that of the panel at this scale; 0 where it is not known.
+    figure_sha256
+        SHA-256 digest of the figure; empty in records of versions that wrote no checksums.
     figure
         The figure as SVG, which is stored in a file of its own.
     """
@@ -62,6 +67,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     references: list[Reference] | None = None
     seeds: int = 0
     usual_seeds: int = 0
+    figure_sha256: str = ""
     figure: str = ""
 
     @property
@@ -200,7 +206,13 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
         usual_seeds=count if seeds is None else count_seeds(one.json() for one in panel.recipes(scale).values()),
         figure=encode(figure, "svg", panel.title).decode(),
     )
-    _write(record, lab.store.folder)
+    try:
+        _write(record, lab.store.folder)
+    except UserError as error:
+        if os.access(lab.store.folder, os.W_OK):
+            raise
+        # The results of a read-only folder can be shown all the same.
+        warnings.warn(str(error), Notice, stacklevel=2)
     return record
 
 
@@ -216,32 +228,44 @@ def _write(record: Record, folder: Path) -> None:
     base = folder / "panels" / stem(record.panel, record.scale)
     with writing(f"The record of {record.panel}", base.parent, "choose another --out"):
         base.parent.mkdir(parents=True, exist_ok=True)
-        text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(record, figure="")))
+        digest = hashlib.sha256(record.figure.encode()).hexdigest()
+        content = msgspec.to_builtins(msgspec.structs.replace(record, figure="", figure_sha256=digest))
+        text = msgspec.json.format(msgspec.json.encode(seal(content)))
         for suffix, content in ((".svg", record.figure.encode()), (".json", text)):
             with atomic_write(base.with_name(base.name + suffix)) as temporary:
                 temporary.write_bytes(content)
 
 
 def records(folder: Path) -> list[Record]:
-    """Read all records of panels in a folder of results.
+    """Read all records of panels in a folder of results; those that cannot be used are left out, with a warning.
 
     Parameters
     ----------
     folder
         The folder; the records are in its subfolder ``panels``.
     """
-    return [read_record(path) for path in sorted((folder / "panels").glob("*.json"))]
+    found = []
+    for path in sorted((folder / "panels").glob("*.json")):
+        try:
+            found.append(read_record(path))
+        except UserError as error:
+            skip(error)
+    return found
 
 
 def read_record(path: Path) -> Record:
-    """Read one record, with the figure beside it."""
+    """Read one record, with the figure beside it, and verify their checksums, which older records do not have."""
     try:
-        content = msgspec.json.decode(path.read_bytes())
-        record = msgspec.convert(_updated(content) if isinstance(content, dict) else content, Record)
-        figure = path.with_name(path.stem + ".svg").read_text(encoding="utf-8")
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, TypeError, OSError) as error:
+        content, sealed = unseal(parse_json(read_text(path)))
+        record = msgspec.convert(_updated(content), Record)
+        figure = read_text(path.with_name(path.stem + ".svg"))
+        if sealed and hashlib.sha256(figure.encode()).hexdigest() != record.figure_sha256:
+            raise DamagedError("its figure was changed or damaged after it was written")
+        if not all(map(recipe_table, record.recipes.values())):
+            raise DamagedError("a recipe in it cannot be read")
+    except (ValueError, TypeError, AttributeError, LookupError, OSError) as error:
         raise UserError(
-            f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
+            f"'{path}' is not a complete record ({error}): delete it and reproduce the panel again."
         ) from None
     return msgspec.structs.replace(record, figure=figure)
 

@@ -18,6 +18,8 @@ _PLAIN = _PLACE | _LINE | {"x1", "y1", "x2", "y2", "text-anchor", "preserveAspec
 _LINES = re.compile(r"\s*(?:L|\s)\s*")  # after M x y, further pairs of numbers are lines
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _REFERENCE = re.compile(r"url\(\s*#([^)\s]+)\s*\)")
+_SUSPECT = re.compile(r"[\\@]|/\*|url\s*\(|src\s*\(|image\s*\(|image-set|expression|javascript:", re.IGNORECASE)
+_DEEPEST = 64  # levels of elements; figures of Matplotlib have about ten
 _HERE = re.compile(r"#[\w.:-]+")
 _PICTURE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 
@@ -30,7 +32,7 @@ def harmless(svg: str, prefix: str, title: str) -> str | None:
         root = ElementTree.fromstring(svg)
     except (ElementTree.ParseError, ValueError):
         return None
-    if _local(root.tag) != "svg" or "viewBox" not in root.attrib:
+    if _local(root.tag) != "svg" or "viewBox" not in root.attrib or _too_deep(root):
         return None
     clean = _clean(root, prefix)
     width = clean.attrib.pop("width", "")
@@ -44,6 +46,16 @@ def harmless(svg: str, prefix: str, title: str) -> str | None:
     name.text = title
     clean.insert(0, name)
     return ElementTree.tostring(clean, encoding="unicode", short_empty_elements=True)
+
+
+def _too_deep(root: ElementTree.Element) -> bool:
+    """Whether elements are nested more deeply than any drawing needs."""
+    level = [root]
+    for _ in range(_DEEPEST):
+        level = [child for element in level for child in element]
+        if not level:
+            return False
+    return True
 
 
 def _local(tag: object) -> str:
@@ -73,7 +85,7 @@ def _attribute(name: str, value: str, prefix: str) -> str | None:
     if name == "id":
         return f"{prefix}-{value}"
     own = _REFERENCE.sub(rf"url(#{prefix}-\1)", value)
-    if "url(" in own.replace(f"url(#{prefix}-", "") or re.search(r"[\\@]|/\*|expression|image-set", own):
+    if _SUSPECT.search(own.replace(f"url(#{prefix}-", "")):
         return None  # it would fetch something, or hides what it does
     own = _NUMBER.sub(lambda found: f"{float(found[0]):.2f}", own)  # a hundredth of a point cannot be seen
     return _LINES.sub(" ", own).strip() if name == "d" and set(re.findall("[A-Za-z]", own)) <= {"M", "L", "z"} else own

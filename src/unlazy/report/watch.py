@@ -12,6 +12,8 @@ import ipaddress
 import json
 import math
 import socket
+import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -34,6 +36,9 @@ from unlazy.report.html import render
 
 _FINISHED = 12  # runs that have ended, the newest first
 _SERIES = 4  # curves of a run on the page; JSON has all of them
+UNREADABLE = "unreadable"  # the state of a run whose file is damaged
+_IDLE = 10.0  # seconds after which a connection that sends nothing is closed
+_CONNECTIONS = 32  # at a time
 WIDE, HIGH = 300, 80
 
 
@@ -88,7 +93,7 @@ class Job:
 
     name: str
     file: str
-    state: str  # "running", "interrupted" or the status with which it ended
+    state: str  # "running", "killed", "interrupted", "unreadable", or the status with which it ended
     share: float = 1.0
     clock: float | None = None
     end: float | None = None
@@ -96,6 +101,7 @@ class Job:
     seconds_left: float | None = None
     silent: float | None = None  # seconds since it last reported
     curves: list[Curve] = field(default_factory=list)
+    why: str = ""  # it cannot be read
 
 
 def jobs(folder: Path, now: float | None = None) -> list[Job]:
@@ -115,8 +121,9 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
 
 def _running(note: Note, file: str, now: float) -> Job:
     share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.told)
-    times = (note.clock, note.end, note.told - note.begun, note.seconds_left, silent)
-    return Job(note.name, file, "running", share, *times, _curves(note.times, note.observed))
+    times = (note.clock, note.end, note.told - note.begun, None if note.ended else note.seconds_left, silent)
+    state = "killed" if note.ended else "running"
+    return Job(note.name, file, state, share, *times, _curves(note.times, note.observed))
 
 
 def _interrupted(path: Path) -> Job:
@@ -124,8 +131,8 @@ def _interrupted(path: Path) -> Job:
     try:
         header, _ = read_checkpoint(path)
         return replace(job, clock=float(header["target"]), seconds=float(header["seconds"]))
-    except (OSError, ValueError, LookupError):
-        return job
+    except Exception:  # whatever is in the file, which may come from anywhere
+        return replace(job, state=UNREADABLE)
 
 
 def _age(path: Path) -> float:
@@ -138,8 +145,10 @@ def _age(path: Path) -> float:
 def _done(path: Path) -> Job | None:
     try:
         return _read(path, path.stat().st_mtime_ns)
-    except (OSError, UserError):  # not whole, or gone: whoever runs it will say so
-        return None
+    except FileNotFoundError:
+        return None  # it has just been replaced
+    except Exception as error:  # whatever is in the file, which may come from anywhere
+        return Job(path.stem, path.name, UNREADABLE, why=str(error))
 
 
 @functools.lru_cache(maxsize=256)
@@ -156,7 +165,7 @@ def _read(path: Path, _: int) -> Job:
 
 def _curves(times: Sequence[float] | np.ndarray, seen: dict[str, list[float | None]]) -> list[Curve]:
     chosen = sorted(seen, key=lambda name: (rank(name), name.count(".")))
-    return [Curve(name, [float(t) for t in times[: len(seen[name])]], seen[name]) for name in chosen]
+    return [Curve(name, [float(t) for t in times[: len(seen[name])]], seen[name][: len(times)]) for name in chosen]
 
 
 def plain(found: Sequence[Job]) -> list[dict[str, Any]]:
@@ -186,7 +195,7 @@ def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bo
     jobs(folder)  # raises an error now if there is no such folder
     handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    kind = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+    kind = type("Server", (_Server,), {"address_family": family})
     try:
         return kind((host, port), handler)
     except (OSError, OverflowError) as error:
@@ -202,8 +211,42 @@ def _loopback(host: str) -> bool:
         return False
 
 
+class _Server(ThreadingHTTPServer):
+    """Has a limited number of threads, and says nothing about clients that leave."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self.free = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self.free.acquire(timeout=0.5):  # all threads are busy: this client may come again
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was started
+            self.free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a connection that was closed by the other side; one line about anything else."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            print(f"unlazy: a request could not be answered ({type(error).__name__}: {error}).", file=sys.stderr)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers three addresses, to this machine only, and writes nothing."""
+
+    timeout = _IDLE
 
     folder: Path
     remote: bool

@@ -1,0 +1,88 @@
+"""Plain tables from files that may come from anywhere: JSON and TOML of bounded size and depth, and sealed JSON.
+
+A sealed file has an entry ``checksum``, the SHA-256 digest of all its other entries, so that a change is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+LARGEST = 64 * 2**20  # bytes of a JSON file
+DEEPEST = 50  # levels of tables and lists in each other
+SEAL = "checksum"
+
+
+class DamagedError(ValueError):
+    """A file was changed or cut short after it was written."""
+
+
+def read_text(path: Path, largest: int = LARGEST) -> str:
+    """Return the text of a file; raise a ValueError if it is larger than ``largest`` bytes or not UTF-8."""
+    with open(path, "rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest / 2**20:g} MiB")
+    return content.decode("utf-8-sig")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return what JSON text holds; raise a ValueError if it is not valid, or nested too deeply."""
+    try:
+        value = bounded(json.loads(text))
+        json.dumps(value, ensure_ascii=False).encode()  # half a pair of surrogates is no character
+        return value
+    except RecursionError:
+        raise _deep() from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return what TOML text holds; raise a ValueError if it is not valid, or nested too deeply."""
+    try:
+        return bounded(tomllib.loads(text))
+    except RecursionError:
+        raise _deep() from None
+
+
+def bounded(value: Any) -> Any:
+    """Return a value of tables and lists as it is; raise a ValueError if it is nested too deeply."""
+    level, depth = [value], 0
+    while level := [one for some in level for one in _inside(some)]:
+        depth += 1
+        if depth > DEEPEST:
+            raise _deep()
+    return value
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _deep() -> ValueError:
+    return ValueError(f"tables and lists are nested in each other more than {DEEPEST} times")
+
+
+def seal(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of JSON values with its checksum."""
+    content = json.loads(json.dumps(content))  # as it will be read
+    content.pop(SEAL, None)
+    return {SEAL: _digest(content), **content}
+
+
+def unseal(content: Any) -> tuple[dict[str, Any], bool]:
+    """Return a table without its checksum, and whether it had one; raise a `DamagedError` if the checksum is wrong."""
+    if not isinstance(content, dict):
+        raise DamagedError(f"it holds {type(content).__name__} instead of a table")
+    rest = {name: value for name, value in content.items() if name != SEAL}
+    if SEAL in content and content[SEAL] != _digest(rest):
+        raise DamagedError("its checksum is wrong: it was changed or damaged after it was written")
+    return rest, SEAL in content
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
