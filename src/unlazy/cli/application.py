@@ -106,12 +106,12 @@ def printed_notices() -> Iterator[None]:
 
 
 @contextmanager
-def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
-    """Yield a lab that shows its progress."""
+def in_lab(out: Path, fresh: bool, runs: int = 1, **settings: Any) -> Iterator[Lab]:
+    """Yield a lab that shows the progress of ``runs`` runs."""
     from unlazy.lab import Lab
     from unlazy.report.terminal import telling
 
-    with telling(screen) as tell:
+    with telling(screen, runs) as tell:
 
         def told(recipe: Recipe, share: float, note: str) -> None:
             note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")

@@ -15,6 +15,7 @@ from unlazy.cli.application import (
     Fresh,
     Json,
     Out,
+    Set,
     app,
     begin,
     count,
@@ -115,6 +116,7 @@ def run(
     recipe: Path,
     /,
     *more: Path,
+    set: Set = (),
     workers: Annotated[int, Parameter(converter=count)] = 1,
     out: Out = Path("runs"),
     fresh: Fresh = False,
@@ -133,6 +135,8 @@ def run(
         The TOML file of the recipe. The folder `examples` has some to start from.
     more
         Further recipes.
+    set
+        Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated.
     workers
         Number of processes that share the work; each gets an equal share of the cores.
     out
@@ -147,12 +151,13 @@ def run(
     files = list(dict.fromkeys((recipe, *more)))  # a file that is given twice is run once
     for path in files:
         must_exist(path)
-    from unlazy.lab import read
+    from unlazy.lab import parse_setting, read
     from unlazy.report.terminal import print_runs
 
-    wanted = [read(path) for path in files]
+    settings = [parse_setting(one) for one in set]
+    wanted = [read(path, settings) for path in files]
     begin()
-    with in_lab(out, fresh, snapshots=snapshots) as lab:
+    with in_lab(out, fresh, len(wanted), snapshots=snapshots) as lab:
         if len(wanted) == 1:
             results = {"": lab.run(wanted[0])}
         else:

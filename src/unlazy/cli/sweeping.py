@@ -67,7 +67,7 @@ def sweep(
 
     begin()
     wanted = Sweep.read(file, [parse_setting(one) for one in set], limit)
-    with in_lab(out, fresh, snapshots=snapshots) as lab:
+    with in_lab(out, fresh, len(wanted.points()), snapshots=snapshots) as lab:
         results = lab.sweep(wanted, workers)
     print_sweep(wanted, results, lab.store, json)
     return OK if all(result.attrs["finished"] for result in results.values()) else CLAIM_FAILED

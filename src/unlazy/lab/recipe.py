@@ -30,7 +30,7 @@ import hashlib
 import math
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -200,15 +200,22 @@ def parse(table: dict[str, Any], where: str = "recipe") -> Recipe:
         raise UserError(": ".join(filter(None, (where, place.lstrip("."), what)))) from None
 
 
-def read(path: Path) -> Recipe:
+def read(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Recipe:
     """Read a recipe from a TOML file.
 
     Parameters
     ----------
     path
         The file.
+    settings
+        Fields, such as "network.width", and values that replace those of the file.
     """
-    return parse(read_table(path), path.name)
+    from unlazy.lab.fields import with_field  # which knows the fields of a recipe
+
+    table = read_table(path)
+    for field, value in settings:
+        table = with_field(table, field, value)
+    return parse(table, path.name)
 
 
 def read_table(path: Path) -> dict[str, Any]:

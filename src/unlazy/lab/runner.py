@@ -314,8 +314,10 @@ class Lab:
             try:
                 worker.save()
             except UserError as second:
-                lost = f"Neither the result nor a checkpoint of '{recipe.name}' can be stored, and this run is lost"
-                before = " An earlier checkpoint is kept." if checkpoint.exists() else ""
+                lost = (
+                    f"Neither the result nor a checkpoint of '{worker.recipe.name}' can be stored, and this run is lost"
+                )
+                before = " An earlier checkpoint is kept." if worker.checkpoint.exists() else ""
                 raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
             raise UserError(f"{error} {_KEPT}") from None
         worker.checkpoint.unlink(missing_ok=True)

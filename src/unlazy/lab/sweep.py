@@ -5,7 +5,8 @@
     flow.rate = { from = 0.01, to = 1.0, count = 5, spacing = "log" }
 
 `[[sweep.zip]]`, `[sweep.random]` and `[[sweep.points]]` are other parts, and all parts are combined with each other.
-`[sweep.derived]` computes fields from others, such as ``flow.rate = "0.1 / network.width"``.
+`[sweep.derived]` computes fields from others, such as ``flow.rate = "0.1 / network.width"``. A field that begins with
+``variables.`` is not part of the recipe, and exists for derived fields only.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from unlazy.lab.store import Store
 __all__ = ["Entry", "Manifest", "Point", "Sweep"]
 
 LIMIT = 10_000
+_VARIABLE = "variables."
 _PARTS = ("grid", "zip", "random", "points", "derived", "limit")
 
 
@@ -74,7 +76,8 @@ class Sweep:
     explicit
         Points that are given one by one, each with values of the same fields.
     derived
-        Fields that are computed from others, as arithmetic expressions: ``{"flow.rate": "0.1 / network.width"}``.
+        Fields that are computed from others, as arithmetic expressions: ``{"flow.rate": "0.1 / network.width"}``. They
+        may use variables, which are swept as ``variables.gamma``, say, and called ``gamma`` in expressions.
     limit
         The largest number of points that is allowed.
     where
@@ -216,8 +219,19 @@ class Sweep:
             if field == "name" or [*fields, *self.derived].count(field) > 1:
                 why = "is the name of the whole sweep" if field == "name" else "is given values in two places"
                 raise UserError(f"'{field}' {why}: remove it from the sweep.")
-            with_field(self._table, field, None)  # raises if there can be no such field
+            if field.startswith(_VARIABLE):
+                self._check_variable(field)
+            else:
+                with_field(self._table, field, None)  # raises if there can be no such field
         return parts
+
+    def _check_variable(self, field: str) -> None:
+        name = field.removeprefix(_VARIABLE)
+        if not name.isidentifier():
+            raise UserError(f"'{field}': the name of a variable has letters, digits and underscores only.")
+        if not any({name, field} & set(rule.names) for rule in self._rules.values()):
+            how = f'use it there, as in network.scale = "network.width ** -{name}"'
+            raise UserError(f"'{field}' appears in no field of [sweep.derived]: {how}.")
 
     def axes(self) -> dict[str, list[Any]]:
         """Return, for each swept field, its different values in order."""
@@ -244,19 +258,33 @@ class Sweep:
         found: dict[str, Point] = {}
         seen: dict[str, str] = {}
         for label, fields in zip(labels(chosen), chosen, strict=True):
-            table = self._table
-            for field, value in fields.items():
-                table = with_field(table, field, value)
-            derived: Fields = {}
-            for field, rule in self._rules.items():
-                derived[field] = rule({name: field_value(table, name) for name in rule.names})
-                table = with_field(table, field, derived[field])
+            table, derived = self.table_of(fields)
             recipe = parse(table | {"name": f"{self.name}: {label}"}, label)
             same = seen.setdefault(key_of(table), label)
             if same != label or label in found:
                 raise UserError(f"two points of the sweep are the same run ('{same}' and '{label}'): remove one.")
             found[label] = Point(label, fields, derived, recipe)
         return list(found.values())
+
+    def table_of(self, fields: Fields) -> tuple[dict[str, Any], Fields]:
+        """Return the table of the recipe with the given values of fields, and the values of derived fields.
+
+        Parameters
+        ----------
+        fields
+            The values, by name of the field.
+        """
+        table, derived = self._table, {}
+        variables = {name: value for name, value in fields.items() if name.startswith(_VARIABLE)}
+        variables |= {name.removeprefix(_VARIABLE): value for name, value in variables.items()}
+        for field, value in fields.items():
+            if field not in variables:
+                table = with_field(table, field, value)
+        for field, rule in self._rules.items():
+            known = {name: variables[name] if name in variables else field_value(table, name) for name in rule.names}
+            derived[field] = rule(known)
+            table = with_field(table, field, derived[field])
+        return table, derived
 
     def recipes(self) -> dict[str, Recipe]:
         """Return the recipe of each point, by label."""

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, Recipe, Store, Sweep
-from unlazy.lab.runner import Told
 from unlazy.lab.store import last_values, statuses
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
@@ -28,6 +27,7 @@ from unlazy.theory import Verdict
 
 if TYPE_CHECKING:
     import xarray as xr
+    from rich.progress import Progress as Bars
 
 _OUTCOMES = {
     Outcome.HOLDS: "green",
@@ -36,6 +36,7 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
+_FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
 
@@ -170,17 +171,48 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console) -> Iterator[Told]:
-    """Show, on a terminal, one line of progress for each recipe."""
-    with progress_bars(screen, disable=not screen.is_terminal) as progress:
-        tasks: dict[str, Any] = {}
+def telling(screen: Console, runs: int = 1) -> Iterator[Display]:
+    """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
+    with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
+        yield Display(bars, runs)
 
-        def tell(recipe: Recipe, share: float, note: str) -> None:
-            if recipe.digest not in tasks:
-                tasks[recipe.digest] = progress.add_task(recipe.name, total=1.0, note=note)
-            progress.update(tasks[recipe.digest], completed=share, note=note)
 
-        yield tell
+class Display:
+    """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
+
+    def __init__(self, bars: Bars, runs: int) -> None:
+        self.bars, self.whole, self.stored = bars, None, 0
+        self.lines: dict[str, Any] = {}
+        self.shares: dict[str, float] = {}
+        self.expect(runs)
+
+    def expect(self, runs: int) -> None:
+        """Begin to count again, with this number of runs."""
+        self.runs, self.stored = runs, 0
+        self.shares.clear()
+        if runs > _FEW and self.whole is None:
+            self.whole = self.bars.add_task("all runs", total=float(runs), note="")
+        elif self.whole is not None:
+            self.bars.reset(self.whole, total=float(runs))
+
+    def __call__(self, recipe: Recipe, share: float, note: str) -> None:
+        """Show how far a recipe is."""
+        name = recipe.digest
+        if self.whole is not None and share >= 1 and name not in self.shares:
+            self.stored += 1  # it was there before, which says nothing about the time that others take
+        elif name not in self.lines and (self.whole is None or share < 1):
+            self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
+        self.shares[name] = share
+        if name in self.lines:
+            self.bars.update(self.lines[name], completed=share, note=note)
+        if self.whole is None:
+            return
+        if share >= 1 and name in self.lines:
+            self.bars.remove_task(self.lines.pop(name))
+        done = sum(one >= 1 for one in self.shares.values())
+        words = f"{done} of {self.runs} runs done" + (f", {self.stored} of them before" if self.stored else "")
+        left, reached = self.runs - self.stored, sum(self.shares.values()) - self.stored
+        self.bars.update(self.whole, total=max(left, 1e-9), completed=reached if left else 1e-9, note=words)
 
 
 def print_certificates(found: Mapping[str, Sequence[Certificate]], as_json: bool) -> None:
