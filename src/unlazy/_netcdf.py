@@ -1,4 +1,4 @@
-"""Write labelled arrays as netCDF-4, straight through HDF5: a tenth of the time that general writers take.
+"""Write and read labelled arrays as netCDF-4, straight through HDF5: a tenth of the time of general libraries.
 
 The file is what the netCDF library, h5netcdf and xarray write and read: variables with dimension scales attached. See
 https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html for the conventions.
@@ -6,6 +6,7 @@ https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html f
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -14,6 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
+_CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are no contents
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable. {:>10}"
 
 
@@ -50,6 +52,46 @@ def to_bytes(run: xr.Dataset) -> bytes:
         _describe(file, run.attrs)
         file.flush()
         return file.id.get_file_image()
+
+
+def read(path: Path) -> xr.Dataset:
+    """Read a netCDF-4 file of arrays of numbers in one group, as xarray reads it.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    import xarray as xr
+
+    with h5py.File(path, "r") as file:
+        variables, coordinates = {}, {}
+        for name, stored in file.items():
+            attributes = _attributes(stored)
+            scale = stored.is_scale
+            if scale and np.bytes_(stored.attrs.get("NAME", b"")).startswith(_NO_VARIABLE.partition("{")[0].encode()):
+                continue
+            dimensions = [name] if scale else [str(axis[0].name).rpartition("/")[2] for axis in stored.dims]
+            truth = attributes.pop("dtype", None) == "bool"
+            values = np.asarray(stored[()]).astype(stored.dtype.newbyteorder("="))
+            found = (dimensions, values.astype(bool) if truth else values, attributes)
+            (coordinates if scale else variables)[name] = found
+        return xr.Dataset(variables, coordinates, _attributes(file))
+
+
+def _attributes(stored: Any) -> dict[str, Any]:
+    """Return attributes as xarray does: a single entry as itself, several strings as a list."""
+    found = {}
+    for name in stored.attrs:
+        if name not in _CONVENTIONS and not name.startswith(("_Netcdf4", "_NC")):
+            value = stored.attrs[name]
+            if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+                value = list(value)
+            single = np.size(value) == 1 and not isinstance(value, str | bytes)
+            value = np.ravel(value)[0] if single else value
+            value = value.decode() if isinstance(value, bytes) else value
+            found[name] = str(value) if isinstance(value, str) else value
+    return found
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import pytest
 
 from unlazy._errors import UserError
 from unlazy.flows import Driver
-from unlazy.lab import Lab, OtherCode, parse, schedule
+from unlazy.lab import Lab, OtherCode, engines, parse
 
 TABLE = {
     "data": {"kind": "random-labels", "n": 6, "d": 3},

@@ -4,6 +4,7 @@ from unlazy.lab.answers import Answer, Diagnosis, Part, Saved
 from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
 from unlazy.lab.coordinates import CoordinateCheck, LayerCheck, coordinate_check
 from unlazy.lab.diagnosis import diagnose, diagnose_checkpoints, diagnose_widths
+from unlazy.lab.engines import Engine, Local, Serial, decode
 from unlazy.lab.fields import parse_setting, with_field
 from unlazy.lab.identity import canonical, identify
 from unlazy.lab.live import Note, notes
@@ -15,18 +16,22 @@ from unlazy.lab.sections import build
 from unlazy.lab.slopes import Slope, fit_slope
 from unlazy.lab.store import Store, read_run
 from unlazy.lab.sweep import Entry, Manifest, Point, Sweep
+from unlazy.lab.tasks import Lost, Report, Task, perform
 
 __all__ = [
     "Answer",
     "Certificate",
     "CoordinateCheck",
     "Diagnosis",
+    "Engine",
     "Entry",
     "Experiment",
     "Interrupted",
     "Kept",
     "Lab",
     "LayerCheck",
+    "Local",
+    "Lost",
     "Manifest",
     "Note",
     "OtherCode",
@@ -34,15 +39,19 @@ __all__ = [
     "Point",
     "RateTransfer",
     "Recipe",
+    "Report",
     "Saved",
+    "Serial",
     "Slope",
     "Store",
     "Sweep",
+    "Task",
     "Times",
     "build",
     "canonical",
     "certify",
     "coordinate_check",
+    "decode",
     "diagnose",
     "diagnose_checkpoints",
     "diagnose_widths",
@@ -55,6 +64,7 @@ __all__ = [
     "notes",
     "parse",
     "parse_setting",
+    "perform",
     "provenance",
     "rate_transfer",
     "read",

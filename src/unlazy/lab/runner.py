@@ -17,6 +17,7 @@ from unlazy._files import checksum
 from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
+from unlazy.lab.engines import Engine
 from unlazy.lab.identity import Identity, identify, probe_digest
 from unlazy.lab.live import Live
 from unlazy.lab.made_by import provenance, warn_if_other
@@ -134,7 +135,9 @@ class Lab:
                 return run  # from a read-only folder
             raise UserError(f"{error} {_KEPT}") from None
 
-    def run_all(self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1) -> dict[str, xr.Dataset]:
+    def run_all(
+        self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1, engine: Engine | None = None
+    ) -> Mapping[str, xr.Dataset]:
         """Run many recipes and return their results by label.
 
         Parameters
@@ -144,16 +147,20 @@ class Lab:
         workers
             Number of processes that share the work on this machine, each with an equal share of the cores. Nothing is
             computed by two of them, nor by two calls on the same folder.
+        engine
+            What carries out the work instead: a cluster, or an engine of your own (`unlazy.lab.Engine`).
 
         Returns
         -------
-        dict
-            For each label the result of `run`. If recipes fail, the others are run to the end and stored, and then a
-            `UserError` names those that failed. Ctrl-C stops all of them, and the same call continues.
+        Mapping
+            For each label the result of `run`, which is read when it is used. Recipes that differ in seeds and numbers
+            only share compiled calls; their results are those of `run` up to rounding. If recipes fail, the others are
+            run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
+            same call continues.
         """
-        return schedule.run_all(self, recipes, workers)
+        return schedule.run_all(self, recipes, workers, engine)
 
-    def sweep(self, sweep: Sweep, workers: int = 1) -> dict[str, xr.Dataset]:
+    def sweep(self, sweep: Sweep, workers: int = 1, engine: Engine | None = None) -> Mapping[str, xr.Dataset]:
         """Run all points of a sweep and return their results by label; a list of the runs is stored beside them.
 
         Parameters
@@ -162,12 +169,14 @@ class Lab:
             The sweep.
         workers
             Number of processes, as for `run_all`.
+        engine
+            What carries out the work instead, as for `run_all`.
         """
         points = sweep.points()
         path, manifest = sweep.manifest(self.store, points)
         self.store.prepare()
         manifest.write(path)
-        return self.run_all({point.label: point.recipe for point in points}, workers)
+        return self.run_all({point.label: point.recipe for point in points}, workers, engine)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.

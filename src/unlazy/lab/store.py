@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 import xarray as xr
 
+from unlazy import _netcdf
 from unlazy._errors import UserError, skip
 from unlazy._files import CHECKSUM, checksum, clean, labelled, probe_names, recipe_table, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
@@ -205,8 +206,7 @@ def read_run(path: Path) -> xr.Dataset:
     again = "delete it and run the recipe again."
     try:
         _check_contents(path)
-        with xr.open_dataset(path, engine="h5netcdf") as stored:
-            run = stored.load()
+        run = _netcdf.read(path)
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
     except UserError:
