@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unlazy._errors import UserError
+from unlazy.lab.identity import identify
 from unlazy.lab.made_by import OtherCode, provenance
 from unlazy.lab.recipe import Recipe, parse
 from unlazy.lab.together import MOST_ROWS, attempt_all
@@ -203,10 +204,23 @@ def perform_anywhere(text: bytes, tell: Told | None = None) -> bytes:
 
     use_cache()
     try:
+        _check_members(msgspec.json.decode(text, type=Task))
         return perform(text, tell)
+    except UserError as error:
+        where = f"the worker on {socket.gethostname()} cannot build it"
+        sentence = f"{where} ({str(error).rstrip('.')}): install your package there, or start the worker in its folder."
+        return msgspec.json.encode(Report(outcomes=dict.fromkeys(json.loads(text)["recipes"], sentence)))
     except Exception as error:
         sentence = f"this should not have happened ({type(error).__name__}: {error})."
         return msgspec.json.encode(Report(outcomes=dict.fromkeys(json.loads(text)["recipes"], sentence)))
+
+
+def _check_members(task: Task) -> None:
+    """Raise a `UserError` if this process does not find what the first recipe names; the client has found it."""
+    if _refusal(task):
+        return
+    sys.path += [one for one in task.path if one not in sys.path]
+    identify(parse(json.loads(next(iter(task.recipes.values())))))
 
 
 def _refusal(task: Task) -> str:

@@ -305,7 +305,7 @@ class _Together:
         self.told = now
         records = [one.observed for one in driver.records]
         for one in self.members:
-            rows = np.asarray(one.worker.rows)
+            rows = one.worker.rows or [0]
             looks = [jax.tree.map(lambda leaf, rows=rows: leaf[rows], look) for look in records]
             one.live.tell(share, driver.at_stop(rows[0]), driver.stops[rows[0]].reached, looks)
             self.lab.tell(one.recipe, share, f"t = {driver.at_stop(rows[0]):g}")
