@@ -109,15 +109,16 @@ def printed_notices() -> Iterator[None]:
 
 
 @contextmanager
-def in_lab(out: Path, fresh: bool, runs: int = 1, **settings: Any) -> Iterator[Lab]:
-    """Yield a lab that shows the progress of ``runs`` runs."""
+def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
+    """Yield a lab that shows its progress."""
     from unlazy.lab import Lab
     from unlazy.report.terminal import telling
 
-    with telling(screen, runs) as tell:
+    with telling(screen) as tell:
 
         def told(recipe: Recipe, share: float, note: str) -> None:
             note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
             tell(recipe, share, note)
 
+        told.expect = tell.expect  # pyright: ignore[reportFunctionMemberAccess]  # the number of runs
         yield Lab(out, told, fresh, **settings)

@@ -157,7 +157,7 @@ def run(
     settings = [parse_setting(one) for one in set]
     wanted = [read(path, settings) for path in files]
     begin()
-    with in_lab(out, fresh, len(wanted), snapshots=snapshots) as lab:
+    with in_lab(out, fresh, snapshots=snapshots) as lab:
         if len(wanted) == 1:
             results = {"": lab.run(wanted[0])}
         else:

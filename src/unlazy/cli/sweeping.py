@@ -7,7 +7,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unlazy._files import writable
+from unlazy.cli import engines
 from unlazy.cli.application import CLAIM_FAILED, OK, Fresh, Json, Out, Set, app, begin, count, in_lab, must_exist
+from unlazy.cli.engines import Cluster, Jobs, Pbs, Slurm, Workers
+
+DryRun = Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_default=False)]
 
 
 @app.command
@@ -16,8 +21,13 @@ def sweep(
     /,
     *,
     set: Set = (),
-    dry_run: Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_default=False)] = False,
-    workers: Annotated[int, Parameter(converter=count)] = 1,
+    dry_run: DryRun = False,
+    workers: Workers = 1,
+    cluster: Cluster = None,
+    slurm: Slurm = None,
+    pbs: Pbs = None,
+    part: str | None = None,
+    print_array: Jobs = None,
     limit: Annotated[int | None, Parameter(converter=count)] = None,
     out: Out = Path("runs"),
     fresh: Fresh = False,
@@ -50,6 +60,18 @@ def sweep(
         Only list the runs, which of them are stored, and an estimate of time and memory.
     workers
         Number of processes that share the work; each gets an equal share of the cores.
+    cluster
+        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`, whose workers compute instead.
+    slurm
+        A TOML file with options of SLURM jobs, such as `jobs = 10`, `cores = 4`, `memory = "8GB"` and
+        `walltime = "04:00:00"`: Dask workers are started as jobs.
+    pbs
+        The same for PBS.
+    part
+        Only one part of the runs, `i/N` with i from 0 to N - 1: N processes, say on N machines, share the work without
+        a scheduler.
+    print_array
+        Print a script for `sbatch` that runs this number of parts as a job array, and do nothing else.
     limit
         The largest number of runs; 10000 unless the file says otherwise.
     out
@@ -67,7 +89,87 @@ def sweep(
 
     begin()
     wanted = Sweep.read(file, [parse_setting(one) for one in set], limit)
-    with in_lab(out, fresh, len(wanted.points()), snapshots=snapshots) as lab:
-        results = lab.sweep(wanted, workers)
+    if print_array is not None:
+        print(engines.array_script(print_array, wanted.name), end="")
+        return OK
+    chosen = engines.engine(workers, cluster, slurm, pbs)
+    with in_lab(out, fresh, snapshots=snapshots) as lab:
+        results = lab.sweep(wanted, workers, chosen, part)
     print_sweep(wanted, results, lab.store, json)
     return OK if all(result.attrs["finished"] for result in results.values()) else CLAIM_FAILED
+
+
+@app.command
+def phase(
+    file: Path,
+    /,
+    *,
+    set: Set = (),
+    dry_run: DryRun = False,
+    workers: Annotated[int, Parameter(converter=count)] = 1,
+    limit: Annotated[int | None, Parameter(converter=count)] = None,
+    out: Out = Path("runs"),
+    figure: Path | None = None,
+    fresh: Fresh = False,
+    json: Json = False,
+) -> int:
+    """Draw a phase diagram: where runs change from one regime to another, over two fields of a recipe.
+
+    The file is a sweep over two fields, with a section `[phase]` that says what is measured:
+
+        [sweep]
+        network.readout = { from = 0.1, to = 100.0, count = 17, spacing = "log" }
+        network.width = { from = 16, to = 1024, count = 13, spacing = "log" }
+
+        [phase]
+        measure = "kernel.drift"
+        threshold = 0.1
+        names = ["lazy", "rich"]
+        theory = "network.readout = 10"
+
+    `measure` is a quantity of a probe (`value` chooses "last", "ratio" of last and first, "largest" or "smallest"),
+    "diverged", "diagnosis", or a function of your own from a run to a number or a word, as "mymodule:function". With
+    `y = "time"` the observed times are the second axis. `theory`, an equation in the two fields, is drawn beside the
+    measured boundary.
+
+    A coarse grid is run first (`coarse = 5` values along each axis), then only cells with different regimes in them.
+    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command goes on. The map and its numbers
+    are written to OUT/diagnoses, where `unlazy report` finds them.
+
+    Parameters
+    ----------
+    file
+        The TOML file: a recipe with sections `sweep` and `phase`.
+    set
+        Set a field first, as in `--set network.activation=relu`; may be repeated.
+    dry_run
+        Only list the runs of the full grid, which of them are stored, and an estimate of time and memory.
+    workers
+        Number of processes that share the work; each gets an equal share of the cores.
+    limit
+        The largest number of points of the grid; 10000 unless the file says otherwise.
+    out
+        Folder of stored results. Several commands can use it at the same time.
+    figure
+        Another file to draw the map to (.png, .pdf or .svg).
+    fresh
+        Compute everything again.
+    json
+        Print JSON instead of a table.
+    """
+    must_exist(file)
+    from unlazy.lab import Phase, parse_setting, phase_diagram
+    from unlazy.report.terminal import print_phase
+
+    begin()
+    wanted = Phase.read(file, [parse_setting(one) for one in set], limit)
+    writable(out / "diagnoses", "The map", "--out")
+    if figure is not None:
+        writable(figure.absolute().parent, "The map", "--figure")
+    with in_lab(out, fresh) as lab:
+        found = phase_diagram(wanted, lab, workers)
+    path = found.save(out / "diagnoses" / wanted.file_name())
+    if figure is not None:
+        found.plot().savefig(figure)
+    print_phase(found, path, json)
+    return OK

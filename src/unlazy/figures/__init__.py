@@ -10,6 +10,7 @@
 
 from unlazy.figures.comparison import Comparison, Group, compare, rank, settings, short
 from unlazy.figures.drawing import curves, draw_plots, overlay, plots, shows_seeds
+from unlazy.figures.phases import Axis, draw_phases, phase_figure
 from unlazy.figures.style import (
     DASHES,
     ORDERED,
@@ -33,6 +34,7 @@ __all__ = [
     "ORDERED",
     "SCALING",
     "STYLE",
+    "Axis",
     "Comparison",
     "Group",
     "Style",
@@ -41,11 +43,13 @@ __all__ = [
     "canvas",
     "compare",
     "curves",
+    "draw_phases",
     "draw_plots",
     "draw_widths",
     "fit",
     "literal",
     "overlay",
+    "phase_figure",
     "plain",
     "plots",
     "rank",

@@ -24,6 +24,7 @@ from unlazy.lab.made_by import provenance, warn_if_other
 from unlazy.lab.recipe import Recipe, instantiate
 from unlazy.lab.store import Store, assemble, read_run, table
 from unlazy.lab.sweep import Sweep
+from unlazy.lab.tasks import part_of
 from unlazy.lab.tracks import Track
 from unlazy.lab.work import Plan, Worker, plan, restored
 from unlazy.networks import Network
@@ -50,7 +51,8 @@ class Lab:
     folder
         The folder of results.
     tell
-        Called with a recipe, the fraction of it that is done, and a few words on what is being done.
+        Called with a recipe, the fraction of it that is done, and a few words on what is being done. If it has a method
+        ``expect``, that is called with the number of runs before many are run.
     fresh
         Compute everything again, even if it is stored.
     snapshots
@@ -69,6 +71,7 @@ class Lab:
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
         self._told = tell
+        self._expect: Callable[[int], None] = getattr(tell, "expect", lambda runs: None)
 
     def tell(self, recipe: Recipe, share: float, note: str) -> None:
         """Report progress, and stop here if a signal has asked for it.
@@ -158,9 +161,13 @@ class Lab:
             run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
             same call continues.
         """
+        each = recipes.values() if isinstance(recipes, Mapping) else recipes
+        self._expect(len({one.digest for one in each}))
         return schedule.run_all(self, recipes, workers, engine)
 
-    def sweep(self, sweep: Sweep, workers: int = 1, engine: Engine | None = None) -> Mapping[str, xr.Dataset]:
+    def sweep(
+        self, sweep: Sweep, workers: int = 1, engine: Engine | None = None, part: str | None = None
+    ) -> Mapping[str, xr.Dataset]:
         """Run all points of a sweep and return their results by label; a list of the runs is stored beside them.
 
         Parameters
@@ -171,12 +178,15 @@ class Lab:
             Number of processes, as for `run_all`.
         engine
             What carries out the work instead, as for `run_all`.
+        part
+            ``"i/N"``: only the i-th of N parts of the points, counted from 0.
         """
         points = sweep.points()
         path, manifest = sweep.manifest(self.store, points)
         self.store.prepare()
         manifest.write(path)
-        return self.run_all({point.label: point.recipe for point in points}, workers, engine)
+        wanted = {point.label: point.recipe for point in points}
+        return self.run_all(wanted if part is None else part_of(wanted, part), workers, engine)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.

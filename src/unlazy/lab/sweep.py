@@ -329,7 +329,7 @@ def labels(points: Sequence[Fields]) -> list[str]:
         The points, all with the same fields.
     """
     fields = list(points[0])
-    names = {field: _short_name(field, fields) for field in fields}
+    names = short_names(fields)
     shown: dict[str, dict[str, str]] = {}
     for field in fields:
         values = {key_of(point[field]): point[field] for point in points}
@@ -338,6 +338,17 @@ def labels(points: Sequence[Fields]) -> list[str]:
             words = {key: value if isinstance(value, str) else repr(value) for key, value in values.items()}
         shown[field] = words
     return [" ".join(f"{names[field]}={shown[field][key_of(one[field])]}" for field in fields) for one in points]
+
+
+def short_names(fields: Sequence[str]) -> dict[str, str]:
+    """Return, for each field, the shortest end of its name that no other field shares.
+
+    Parameters
+    ----------
+    fields
+        Names of fields.
+    """
+    return {field: _short_name(field, fields) for field in fields}
 
 
 def _short_name(field: str, fields: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import socket
 import sys
 import warnings
@@ -129,6 +130,28 @@ def plan_tasks(lab: Lab, recipes: Mapping[str, Recipe], together: Mapping[str, b
             some = {digest: recipes[digest].json() for digest in digests[start : start + size]}
             found.append(Task(recipes=some, shape=shape, together=any(together[one] for one in some), **common))
     return found
+
+
+def part_of(recipes: Mapping[str, Recipe], part: str) -> dict[str, Recipe]:
+    """Return one of several parts of some recipes, of about equal size; recipes of one shape stay together.
+
+    Parameters
+    ----------
+    recipes
+        The recipes by label. All processes that share the work must give the same ones.
+    part
+        ``"i/N"``: the i-th of N parts, counted from 0.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    if not found or not int(found[1]) < int(found[2]):
+        raise UserError(f"'{part}' is not a part: write i/N with 0 <= i < N, as in 0/4, 1/4, 2/4 and 3/4.")
+    index, count = int(found[1]), int(found[2])
+    if count > len(recipes):
+        raise UserError(f"{len(recipes)} runs cannot be divided into {count} parts: take at most {len(recipes)}.")
+    labels = sorted(recipes, key=lambda label: outline(recipes[label]))  # stable: otherwise in the given order
+    start, end = (len(labels) * one // count for one in (index, index + 1))
+    chosen = set(labels[start:end])
+    return {label: recipe for label, recipe in recipes.items() if label in chosen}
 
 
 def outline(recipe: Recipe) -> str:

@@ -1,4 +1,4 @@
-"""Diagnoses of models, coordinate checks and searches of learning rates, read from the files that they write."""
+"""Diagnoses, coordinate checks, searches of learning rates and phase diagrams, read from the files they write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from typing import Any
 from unlazy._errors import UserError
 from unlazy._plain import DamagedError, parse_json, read_text, unseal
 
-_KINDS = {"diagnosis": "Regime", "coordinate check": "Coordinate check", "rate transfer": "Best learning rate"}
+_KINDS = {
+    "diagnosis": "Regime",
+    "coordinate check": "Coordinate check",
+    "rate transfer": "Best learning rate",
+    "phase diagram": "Phase diagram",
+}
 
 
 @dataclass(frozen=True)

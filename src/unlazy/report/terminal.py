@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unlazy._terminal import print_table, progress_bars
-from unlazy.lab import Certificate, Recipe, Store, Sweep
+from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
 from unlazy.lab.store import last_values, statuses
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
@@ -114,6 +114,8 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
     points, rows = sweep.points(), []
     for point in points:
+        if point.label not in results:  # of another part
+            continue
         result = results[point.label]
         status = ", ".join(dict.fromkeys(statuses(result)))
         rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
@@ -127,6 +129,25 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     print_table(head, [[_cell((row["fields"] | row["last"] | row).get(name, "")) for name in head] for row in rows])
     total = sum(float(result.attrs["seconds"]) for result in results.values())
     print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
+
+
+def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
+    """Print a phase diagram as a map of letters, capital where a run was computed; as JSON, everything."""
+    if as_json:
+        print(path.read_text(encoding="utf-8"))
+        return
+    phase, names, regions, known = diagram.phase, diagram.names, diagram.regions, diagram.computed
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    rows = []
+    for j in reversed(range(diagram.shape[1])):
+        marks = [letters[regions[i, j] % 26] for i in range(diagram.shape[0])]
+        line = " ".join(mark.upper() if known[i, j] else mark for i, mark in enumerate(marks))
+        rows.append([_cell(phase.values(phase.y)[j]), line])
+    print_table(
+        [phase.y, f"{phase.x} from {_cell(phase.values(phase.x)[0])} to {_cell(phase.values(phase.x)[-1])}"], rows
+    )
+    print(", ".join(f"{letters[index % 26].upper()}: {name}" for index, name in enumerate(names)))
+    print(f"{diagram.summary()} Map: {path.with_suffix('.svg')}")
 
 
 def print_report(contents: Contents, path: Path, as_json: bool) -> None:
@@ -172,20 +193,19 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console, runs: int = 1) -> Iterator[Display]:
+def telling(screen: Console) -> Iterator[Display]:
     """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
     with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
-        yield Display(bars, runs)
+        yield Display(bars)
 
 
 class Display:
     """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
 
-    def __init__(self, bars: Bars, runs: int) -> None:
-        self.bars, self.whole, self.stored = bars, None, 0
+    def __init__(self, bars: Bars) -> None:
+        self.bars, self.whole, self.stored, self.runs = bars, None, 0, 1
         self.lines: dict[str, Any] = {}
         self.shares: dict[str, float] = {}
-        self.expect(runs)
 
     def expect(self, runs: int) -> None:
         """Begin to count again, with this number of runs."""
