@@ -2,8 +2,8 @@
 
 The 200 runs are 4 widths x 50 points, each with its own seed and end time. `unlazy run` is timed for a few of them, and
 the mean is multiplied by 200. `Lab.run` in one process, with compiled code kept from before, is timed for 40: its start
-and the first run of each shape as they are, the others multiplied up. Sweeps are timed as they are. Seconds of processor
-time, of all processes together, depend less on what else the machine does.
+and the first run of each shape as they are, the others multiplied up. Sweeps are timed as they are. Processor seconds
+of all processes together depend less on what else the machine does.
 """
 
 from __future__ import annotations

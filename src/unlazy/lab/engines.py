@@ -132,6 +132,9 @@ class Local(Engine):
         if task is None:
             return None
         match message:
+            case ("begun",):
+                member.begun = True
+                return None
             case ("progress", recipe, fraction, note):
                 lab.tell(recipe, fraction, note)
                 return None
@@ -140,7 +143,8 @@ class Local(Engine):
                 return task, decode(text)
         status = member.process.wait()
         member.task = None
-        return task, Lost(f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}")
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return task, Lost(how, member.begun)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -162,6 +166,8 @@ class Member:
     ----------
     task
         The task that it is carrying out, if any.
+    begun
+        Whether it has begun with that task.
     shapes
         The shapes of all tasks that it has had.
     ended
@@ -171,7 +177,7 @@ class Member:
     def __init__(self, cores: set[int]) -> None:
         self.task: Task | None = None
         self.shapes: set[str] = set()
-        self.ended = False
+        self.ended = self.begun = False
         self.connection, other = Pipe()
         # Cores are assigned before any library counts them, and an interruption before there is any work just ends it.
         start = "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "
@@ -204,7 +210,7 @@ class Member:
 
     def give(self, task: Task) -> None:
         """Send a task to the process."""
-        self.task = task
+        self.task, self.begun = task, False
         self.shapes.add(task.shape)
         self._send(task.json())
 
@@ -246,4 +252,6 @@ def serve(descriptor: int) -> None:
         while True:
             while not connection.poll(_WAIT):
                 check()
-            answer("done", perform_anywhere(connection.recv(), tell))
+            task = connection.recv()
+            answer("begun")
+            answer("done", perform_anywhere(task, tell))

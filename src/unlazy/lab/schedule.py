@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WAIT = 0.2  # seconds before recipes are tried again that other processes are computing
 _MOST_DEATHS = 3  # of workers on one run alone, after which it is given up
+_MOST_FALSE_STARTS = 20  # of workers that end before they begin with anything, one after another
 
 
 class Runs(Mapping[str, xr.Dataset]):
@@ -95,6 +96,7 @@ class Schedule:
         self.failed: dict[str, UserError] = {}
         self.stored: set[str] = set()
         self.deaths: Counter[str] = Counter()
+        self.false_starts = 0
 
     def work(self, identities: Mapping[str, Identity]) -> dict[str, UserError]:
         """Run everything, and return the errors by digest."""
@@ -127,8 +129,9 @@ class Schedule:
         for task, found in self.engine.run(self.lab, tasks):
             check()
             if isinstance(found, Lost):
-                again += self._divided(task, found.reason)
+                again += self._divided(task, found)
                 continue
+            self.false_starts = 0
             for text in found.notices:
                 warnings.warn(text, OtherCode, stacklevel=2)
             for digest, sentence in found.outcomes.items():
@@ -147,8 +150,14 @@ class Schedule:
         self.stored.add(digest)
         self.lab.tell(self.recipes[digest], 1.0, "stored")
 
-    def _divided(self, task: Task, reason: str) -> list[Task]:
+    def _divided(self, task: Task, lost: Lost) -> list[Task]:
         """Return what to do instead of a task whose worker has ended: the same, its halves, or nothing."""
+        if not lost.begun:
+            self.false_starts += 1
+            if self.false_starts >= _MOST_FALSE_STARTS:
+                why = f"{self.false_starts} workers ended before they began ({lost.reason})"
+                raise UserError(f"{why}: free some memory, or try fewer workers. What was computed is stored.")
+            return [task]
         digests = list(task.recipes)
         key = " ".join(digests)
         self.deaths[key] += 1

@@ -90,9 +90,12 @@ class Lost(msgspec.Struct, frozen=True):
     ----------
     reason
         How it ended.
+    begun
+        Whether the worker had begun with the task; if not, the task is not to blame.
     """
 
     reason: str
+    begun: bool = True
 
 
 def plan_tasks(lab: Lab, recipes: Mapping[str, Recipe], together: Mapping[str, bool], workers: int) -> list[Task]:
