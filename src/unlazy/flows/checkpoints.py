@@ -134,7 +134,7 @@ def _loaded(
     header, file = read_checkpoint(path)
     counters = {name: getattr(driver.state, name) for name in ("code", *COUNTERS)}
     leaves = jax.tree.leaves(driver.state.trained)
-    shapes = jax.tree.map(lambda leaf: np.empty(leaf.shape, leaf.dtype), driver.shapes)
+    shapes = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), driver.shapes)
     whole = [Recorded(shapes, counters, leaves if some else None) for some in header["snapshots"]]
     state, records = _part(driver, (driver.state, whole), rows)
     if header["run"] != run or header["leaves"] != _described((state, records)):

@@ -87,7 +87,8 @@ class Dask(Engine):
                 if self._client.status != "running":
                     raise self._lost(f"status {self._client.status}")
                 try:
-                    ended = distributed.wait(list(waiting), timeout=0.5, return_when="FIRST_COMPLETED").done
+                    with self._client.as_current():
+                        ended = distributed.wait(list(waiting), timeout=0.5, return_when="FIRST_COMPLETED").done
                 except (TimeoutError, distributed.TimeoutError):
                     ended = ()
                 for future in ended:

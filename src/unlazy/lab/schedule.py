@@ -168,7 +168,7 @@ class Schedule:
             times = f"has ended its worker {self.deaths[key]} times"
             advice = "it may need more memory than there is, so try fewer workers"
             self.failed[digests[0]] = UserError(
-                f"the run {times} (the last time by {reason}) and is given up: {advice}."
+                f"the run {times} (the last time by {lost.reason}) and is given up: {advice}."
             )
             return []
         return [task]
