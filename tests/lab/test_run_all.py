@@ -92,18 +92,19 @@ def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monk
     # It observes the same trajectories as r0: one of the workers waits for the other, then continues.
     wanted["longer"] = parse(table | {"name": "longer", "times": [0.0, 0.5, 1.0, 2.0, 3.0], "probes": ["kernel"]})
     wanted["deadly"] = parse(table | {"name": "deadly", "network": {"kind": "two-layer", "width": 9}})
-    told, pids, give = set(), Counter(), engines.Member.give
+    told, pids, receive = set(), Counter(), engines.Member.receive
     lab = Lab(tmp_path / "runs", lambda recipe, share, note: told.add((recipe.name, note)))
     older = lab.run(wanted["rate 0.0625"])
     lab.store.save(wanted["rate 0.0625"], older.assign_attrs(versions="unlazy 0.0.1"))  # as another version would
 
-    def killing(self, task):
+    def killing(self):
         pids.update([self.process.pid])
-        give(self, task)
-        if wanted["deadly"].digest in task.recipes:
+        message = receive(self)
+        if message == ("begun",) and wanted["deadly"].digest in self.task.recipes:
             self.process.send_signal(signal.SIGKILL)
+        return message
 
-    monkeypatch.setattr(engines.Member, "give", killing)
+    monkeypatch.setattr(engines.Member, "receive", killing)
     with (
         pytest.warns(OtherCode, match=r"'r3' was computed by unlazy 0\.0\.1"),
         pytest.raises(UserError, match=r"2 of 7 runs failed, and the others are stored\. ") as error,

@@ -165,10 +165,10 @@ class Schedule:
             half = len(digests) // 2
             return [task.part(digests[:half]), task.part(digests[half:])]
         if len(digests) == 1 and self.deaths[key] >= _MOST_DEATHS:
-            times = f"has ended its worker {self.deaths[key]} times"
+            name, times = self.recipes[digests[0]].name, f"ended its worker {self.deaths[key]} times"
             advice = "it may need more memory than there is, so try fewer workers"
             self.failed[digests[0]] = UserError(
-                f"the run {times} (the last time by {lost.reason}) and is given up: {advice}."
+                f"'{name}' {times} (at last by {lost.reason}) and is given up: {advice}."
             )
             return []
         return [task]
