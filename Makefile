@@ -5,22 +5,28 @@ TORCH ?= torch==2.13.0
 BIN := .venv/bin
 INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
-.PHONY: demo test test-slow test-torch test-all lint bench reproduce docs wheel clean
+.PHONY: demo test test-slow test-torch test-all chaos chaos-short lint bench reproduce docs wheel clean
 
 demo: .venv/.demo  ## one quick panel of each paper, and report.html
 	$(BIN)/unlazy demo
 
 test: .venv/.dev  ## all tests but the slow ones
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not slow and not chaos"
 
 test-slow: .venv/.dev  ## the end-to-end runs that `make test` leaves out
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m slow
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "slow and not chaos"
 
 test-torch: .venv/.dev .venv/.bench  ## the tests of wrapped PyTorch modules, with PyTorch installed
 	$(BIN)/python -m pytest -n auto --durations=15 tests/networks/test_wrap_torch.py tests/flows/test_recorder.py
 
-test-all: .venv/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15
+test-all: .venv/.dev  ## all tests but the chaos suite
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not chaos"
+
+chaos: .venv/.dev  ## random kills, damaged files, mutated recipes, many processes: about two hours on two idle cores
+	$(BIN)/python tests/chaos --long
+
+chaos-short: .venv/.dev  ## the same with few trials, some minutes
+	$(BIN)/python -m pytest -m chaos -s tests/chaos
 
 lint: .venv/.dev  ## style, types and the import contract
 	$(BIN)/ruff check

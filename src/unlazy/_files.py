@@ -75,9 +75,9 @@ def clean(folder: Path) -> None:
     import psutil
 
     for path in folder.glob(".*.part"):
-        with contextlib.suppress(OSError, ValueError):
-            host, process = path.name.split(".")[-4:-2]
-            ended = host == _host() and not psutil.pid_exists(int(process))
+        host, process = ("", *path.name.split("."))[-4:-2]
+        ended = host == _host() and process.isdecimal() and not psutil.pid_exists(int(process))
+        with contextlib.suppress(OSError):
             if ended or time.time() - path.lstat().st_mtime > _LEFT_BEHIND:
                 path.unlink()
 

@@ -185,9 +185,9 @@ def test_another_file_is_not_taken_for_a_run(tmp_path):
     with pytest.raises(UserError, match="is not a run stored by unlazy"):
         read_run(tmp_path / "foreign.nc")
     (tmp_path / "text.nc").write_text("hello")
-    with pytest.raises(UserError, match="is not a whole stored run"):
+    with pytest.raises(UserError, match="is not a stored run"):
         read_run(tmp_path / "text.nc")
-    with pytest.raises(UserError, match="is not a whole stored run"):
+    with pytest.raises(UserError, match="is not a stored run"):
         read_run(tmp_path)
     with pytest.raises(UserError, match="There is no stored run at"):
         read_run(tmp_path / "nowhere.nc")

@@ -102,28 +102,28 @@ def test_json_has_all_curves_as_numbers_and_files_in_full(tmp_path):
     assert ">t = 0</text>" in text
 
 
-def test_a_damaged_checkpoint_is_an_interrupted_run(tmp_path):
+def test_a_damaged_checkpoint_is_named(tmp_path):
     path = tmp_path / "stopped-0123456789ab.checkpoint"
     checkpoint(path, np.arange(1000.0))
     whole = bytearray(path.read_bytes())
     whole[200] ^= 255  # its checksum is wrong now
     path.write_bytes(whole)
     (job,) = jobs(tmp_path)
-    assert (job.state, job.clock) == ("interrupted", None)
+    assert (job.state, job.clock) == ("unreadable", None)
 
 
 def test_a_checkpoint_of_a_run_that_goes_on_is_not_told_twice(tmp_path):
     live = note(tmp_path)
     checkpoint(tmp_path / f"{live.name.removesuffix('.live.json')}.checkpoint")
     (tmp_path / "cut-000000000000.checkpoint").write_bytes(b"PK")
-    assert [job.state for job in jobs(tmp_path)] == ["running", "interrupted"]
+    assert [job.state for job in jobs(tmp_path)] == ["running", "unreadable"]
 
 
-def test_what_is_not_whole_is_left_out(tmp_path):
+def test_what_is_not_whole_is_named(tmp_path):
     (tmp_path / "cut-0.nc").write_bytes(b"no netCDF")
     (tmp_path / "cut-0.live.json").write_text("{")
-    assert jobs(tmp_path) == []
-    assert "There are no runs in this folder yet" in page(tmp_path, whole=True)
+    assert [(job.file, job.state) for job in jobs(tmp_path)] == [("cut-0.nc", "unreadable")]
+    assert "is not a stored run" in page(tmp_path, whole=True)
 
 
 def test_a_result_that_is_replaced_is_read_again(tmp_path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Any
 
-from unlazy._errors import UserError, suggest
+from unlazy._errors import UserError, skip, suggest
 from unlazy._listing import describe_one, listing
+from unlazy._plain import parse_json, read_text
 from unlazy._registry import KINDS, kebab
 from unlazy._terminal import print_json, print_rows
 from unlazy.cli.application import OK, Json, Out, app
@@ -80,13 +80,12 @@ def _verdicts(out: Path) -> dict[tuple[str, str], str]:
     found = {}
     for path in sorted((out / "panels").glob("*.json")):
         try:
-            record = json_format.loads(path.read_text(encoding="utf-8"))
+            record = parse_json(read_text(path))
             held = [_holds(claim) for claim in record["claims"]]
             found[record["panel"], record["scale"]] = f"{sum(held)} of {len(held)} claims hold"
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"'{path}' is not a complete record ({type(error).__name__}): delete it and reproduce the panel again."
-            ) from None
+            why = f"'{path}' is not a complete record ({type(error).__name__})"
+            skip(UserError(f"{why}: delete it and reproduce the panel again."))
     return found
 
 

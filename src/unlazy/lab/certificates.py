@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple, NotRequired, TypedDict
 
 import equinox as eqx
 import jax
@@ -109,8 +109,8 @@ class Summary(TypedDict):
     verdict: Literal["HOLDS", "FAILS", "SILENT", "VACUOUS"]
     margin: float | None
     why: str
-    numbers: dict[str, float | None]
-    hypotheses: list[Hypothesis]
+    numbers: NotRequired[dict[str, float | None]]
+    hypotheses: NotRequired[list[Hypothesis]]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,11 +151,8 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     with writing("What the theorems said", path, "choose another --out"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with held(path.with_suffix(".claim")):  # so that two processes can add to the file
-            old = (
-                [one for one in read_certificates(path).findings if one["theorem"] not in asked]
-                if path.exists()
-                else []
-            )
+            stored = read_certificates(path).findings if path.exists() else []
+            old = [one for one in stored if one["theorem"] not in asked]
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
             whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
             with atomic_write(path) as temporary:

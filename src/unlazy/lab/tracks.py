@@ -243,9 +243,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
         size = math.prod(shape) * dtype.itemsize
         if member.compress_type != zipfile.ZIP_STORED or dtype.hasobject or size > member.compress_size:
             raise ValueError(f"an array of {size} bytes is not stored as it is")
-        values = np.frombuffer(
-            bytearray(file.read()), dtype
-        )  # reads to the end, where the archive compares its own checksum
+        values = np.frombuffer(bytearray(file.read()), dtype)  # to the end, where the archive compares its checksum
     return values.reshape(shape[::-1]).T if fortran else values.reshape(shape)
 
 

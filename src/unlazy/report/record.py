@@ -261,8 +261,6 @@ def read_record(path: Path) -> Record:
         figure = read_text(path.with_name(path.stem + ".svg"))
         if sealed and hashlib.sha256(figure.encode()).hexdigest() != record.figure_sha256:
             raise DamagedError("its figure was changed or damaged after it was written")
-        if not all(map(recipe_table, record.recipes.values())):
-            raise DamagedError("a recipe in it cannot be read")
     except (ValueError, TypeError, AttributeError, LookupError, OSError) as error:
         raise UserError(
             f"'{path}' is not a complete record ({error}): delete it and reproduce the panel again."

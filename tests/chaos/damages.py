@@ -1,0 +1,206 @@
+"""Bits, bytes, ends and stretches of stored files are changed: every change must be noticed or have no effect."""
+
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from forked import Limits, command, finish, recipe, start
+
+from unlazy._errors import UserError
+from unlazy.flows import read_checkpoint
+from unlazy.lab import read_run, tracks
+from unlazy.lab.certificates import read_certificates
+from unlazy.lab.identity import identify
+from unlazy.lab.recipe import read
+from unlazy.report.diagnoses import read_diagnosis
+from unlazy.report.record import read_record
+
+BATCH = 100  # trials in one process
+SHARE_OF_COMMANDS = 0.03  # of the trials are seen by commands too, which takes longer
+
+
+def damages(count, seed, place):
+    """Damage a file ``count`` times; return rows of the table, and what went wrong."""
+    sys.path.append(str(Path(__file__).parent))
+    kinds, wrong, tallies = _prepare(place, wrong := []), wrong, {}
+    if not kinds:
+        return [], wrong
+    done = 0
+    while done < count:
+        size = min(BATCH, count - done)
+        share, told = place / "tally", f"{seed} {done}"
+
+        def batch(told=told, size=size, share=share):
+            share.write_text(repr(_batch(kinds, random.Random(told), size)))
+
+        ended = finish(start(batch, place), Limits())
+        if ended.status != 0:
+            wrong.append(f"the process that read damaged files ended with {ended.status}: {ended.output[-800:]}")
+        else:
+            for kind, outcome, words in eval(share.read_text()):
+                tallies.setdefault(kind, Counter())[outcome] += 1
+                if outcome in ("silently wrong", "crash"):
+                    wrong.append(f"{kind}: {outcome}: {words}")
+        done += size
+    rows = [{"what": kind, "trials": tallies[kind].total()} | dict(tallies[kind]) for kind in tallies]
+    rows.append(_commands(kinds, random.Random(seed), max(3, int(count * SHARE_OF_COMMANDS)), place, wrong))
+    return rows, wrong
+
+
+def _prepare(place, wrong):
+    """Make a folder with one file of each kind; return, for each, the file and a function that reads all of it."""
+    limits = Limits()
+    recipe(place)
+    (place / "data.csv").write_text("\n".join(f"{i},{i * i % 7},{i % 2}" for i in range(8)))
+    own = place / "own.toml"
+    text = (place / "tiny.toml").read_text().replace('"tiny"', '"own"')
+    own.write_text(text.replace('{ kind = "random-labels", n = 8, d = 4 }', '{ kind = "csv", path = "data.csv" }'))
+    for arguments in (
+        ["run", place / "tiny.toml", "-o", "runs"],
+        ["certify", place / "tiny.toml", "--theorem", "chen2022", "-o", "runs"],
+        ["reproduce", "tiny_panel:fig1", "-o", "runs"],
+        ["diagnose", "tiny_model:make", "--data", "random-labels", "--samples", "8", "--widths", "8,16", "-o", "runs"],
+    ):
+        ended = command(arguments, place, limits)
+        if ended.status not in (0, 1):
+            wrong.append(f"{arguments[0]} ended with {ended.status}: {ended.output[-800:]}")
+            return {}
+    recipe(place, "long", end=40_000.0)
+    import signal
+
+    command(["run", place / "long.toml", "-o", "runs"], place, limits, (signal.SIGTERM, 8.0))
+    runs = place / "runs"
+    one = {
+        kind: next(iter(sorted(runs.glob(pattern))), None)
+        for kind, pattern in (
+            ("run", "tiny-*.nc"),
+            ("track", "trajectories/*.npz"),
+            ("checkpoint", "*.checkpoint"),
+            ("certificates", "certificates/*.json"),
+            ("record", "panels/*.json"),
+            ("figure", "panels/*.svg"),
+            ("diagnosis", "diagnoses/*.json"),
+        )
+    }
+    missing = [kind for kind, path in one.items() if path is None]
+    if missing:
+        wrong.append(f"there is no {', '.join(missing)}")
+    readers = {
+        "run": _run,
+        "track": _track,
+        "checkpoint": lambda path: (lambda head, rest: (head, rest.read()))(*read_checkpoint(path)),
+        "certificates": read_certificates,
+        "record": read_record,
+        "figure": lambda path: read_record(path.with_suffix(".json")),
+        "diagnosis": read_diagnosis,
+    }
+    found = {kind: (path, readers[kind]) for kind, path in one.items() if path is not None}
+    return found | {"data": (place / "data.csv", lambda path: identify(read(own)).trajectories)}
+
+
+def _run(path):
+    run = read_run(path)
+    arrays = {str(name): (one.dtype.str, one.shape, one.values.tobytes()) for name, one in run.variables.items()}
+    return arrays, repr(sorted(run.attrs.items()))
+
+
+def _track(path):
+    track = tracks.load(path)
+    leaves = [tracks.leaves_of(track, some) for some in (*track.snapshots.values(), track.state)]
+    whole = [[one.tobytes() for one in some] for some in leaves]
+    return whole, repr(track.observed), track.asked.tobytes(), track.reached.tobytes(), track.counters, track.status
+
+
+def _damage(whole, chance):
+    """Return the contents of a file after an accident, and its name."""
+    data, kind = bytearray(whole), chance.choice(("bit", "byte", "cut", "zeros", "noise", "twice", "empty"))
+    if kind == "bit":
+        place = chance.randrange(len(data))
+        data[place] ^= 1 << chance.randrange(8)
+    elif kind == "byte":
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    elif kind == "cut":
+        del data[chance.randrange(len(data)) :]
+    elif kind in ("zeros", "noise"):
+        size = chance.choice((1, 4, 16, 512, 4096))
+        first = chance.randrange(len(data))
+        size = min(size, len(data) - first)
+        data[first : first + size] = bytes(size) if kind == "zeros" else chance.randbytes(size)
+    elif kind == "twice":
+        first = chance.randrange(len(data))
+        data[first:first] = data[first : first + chance.choice((1, 8, 512))]
+    else:
+        data = bytearray()
+    return bytes(data), kind
+
+
+def _batch(kinds, chance, size):
+    """Return (kind, outcome, words) of each trial."""
+    originals = {kind: (path.read_bytes(), read(path)) for kind, (path, read) in kinds.items()}
+    found = []
+    for _ in range(size):
+        kind = chance.choice(sorted(kinds))
+        path, reader = kinds[kind]
+        whole, value = originals[kind]
+        data, how = _damage(whole, chance)
+        path.write_bytes(data)
+        try:
+            seen = reader(path)
+            # Changed data are other data: what was stored for the old ones is not asked for any more.
+            same = _same(seen, value)
+            outcome = "no effect" if same else "noticed" if kind == "data" else "silently wrong"
+            found.append((kind, outcome, how))
+        except UserError as error:
+            named = path.name.partition(".")[0].partition("-")[0] in str(error)
+            found.append(
+                (kind, "noticed", how) if named else (kind, "crash", f"{how}: does not name the file: {error}")
+            )
+        except ValueError as error:
+            found.append((kind, "noticed" if kind == "checkpoint" else "crash", f"{how}: {error!r}"))
+        except Exception as error:
+            found.append((kind, "crash", f"{how}: {error!r}"))
+        finally:
+            path.write_bytes(whole)
+    return found
+
+
+def _same(a, b):
+    return a == b if not isinstance(a, np.ndarray) else np.array_equal(a, b)
+
+
+def _commands(kinds, chance, count, place, wrong):
+    """Let commands see damaged files: they name them and go on, or end with a sentence."""
+    tally = Counter()
+    calls = (
+        ["report", "runs", "--to", "report.html"],
+        ["watch", "runs", "--json"],
+        ["cite", "runs"],
+        ["verify", "runs"],
+        ["run", "tiny.toml", "-o", "runs"],
+        ["panels", "-o", "runs"],
+        ["reproduce", "tiny_panel:fig1", "-o", "runs"],
+    )
+    for _ in range(count):
+        kind = chance.choice(sorted(set(kinds) - {"data"}))
+        path = kinds[kind][0]
+        copy = place / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(place / "runs", copy / "runs")
+        shutil.copy(place / "tiny.toml", copy)
+        target = copy / "runs" / path.relative_to(place / "runs")
+        target.write_bytes(_damage(path.read_bytes(), chance)[0])
+        arguments = chance.choice(calls)
+        ended = command(arguments, copy, Limits())
+        tally["trials"] += 1
+        allowed = {0, 1, 2} if arguments[0] in ("run", "reproduce", "verify") else {0, 1}
+        if ended.status in allowed and not ended.traceback and not ended.hung:
+            tally["noticed" if target.name.partition(".")[0] in ended.output else "no effect"] += 1
+        else:
+            tally["crash"] += 1
+            wrong.append(f"{arguments[0]} beside a damaged {kind}: status {ended.status}: {ended.output[-500:]}")
+    os.chdir(place)
+    return {"what": "seen by commands"} | dict(tally)
