@@ -143,8 +143,8 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
 
 
 # Four processes (forked, so that the libraries are imported once; JAX has not started) run 20 recipes on one folder, of
-# five shapes, so that four run together. Each notes when it begins to compute and when it has stored; one of them may be
-# told to die in between.
+# five shapes, so that four run together. Each notes when it begins to compute and when it has stored; one of them may
+# be told to die in between.
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
