@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -29,6 +29,7 @@ from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
 from unlazy.flows import checkpoints
 from unlazy.flows.state import State, Status, failed
+from unlazy.flows.stops import Stops, Times, stops_of
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.losses import Loss
 from unlazy.networks import Network, split_trained, with_fields
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
 
 Probes = Sequence[Observe | str] | Mapping[str, Observe | str]  # a name is resolved by the registry
-Times = Sequence[float] | np.ndarray
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
@@ -48,22 +48,6 @@ _SLICE_SECONDS = 0.5  # how long compiled code may run before it reports and han
 _LONGEST_SLICE = 5.0
 _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads do not help
-
-
-class Stops(NamedTuple):
-    """The save times of one run; times that fall on the same step are merged.
-
-    Attributes
-    ----------
-    asked, reached
-        The times as requested, and as the method can reach them.
-    amounts
-        The distance to each from the one before, in units of `State.remaining`.
-    """
-
-    asked: np.ndarray
-    reached: np.ndarray
-    amounts: np.ndarray
 
 
 class Driver:
@@ -411,35 +395,3 @@ def _check_types(flow: Flow, network: Network, data: Dataset) -> None:
                 f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
             )
     data.check()
-
-
-def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = False) -> Stops:
-    """Plan the save times of a run.
-
-    Parameters
-    ----------
-    method
-        The method, resolved.
-    times
-        The requested times.
-    since
-        The time that the run has reached.
-    underway
-        Whether the run was interrupted on its way to the first of the times.
-    """
-    asked = _checked_times(times, since)
-    counts, reached = method.plan(np.concatenate([[since], asked]))
-    amounts = np.diff(counts)
-    if asked[-1] > since and amounts.sum() == 0 and not underway:
-        raise UserError(f"Not one step fits between t = {since:g} and t = {asked[-1]:g}: take smaller steps.")
-    apart = (amounts > 0) | (np.arange(asked.size) == 0)
-    return Stops(asked[apart], reached[1:][apart], amounts[apart])
-
-
-def _checked_times(times: Times, since: float) -> np.ndarray:
-    asked = np.asarray(times, dtype=float)
-    if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
-        raise UserError(f"Times must be a list of finite, increasing numbers, not {times!r}.")
-    if asked[0] < since:
-        raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
-    return asked
