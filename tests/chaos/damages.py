@@ -20,7 +20,7 @@ from unlazy.report.diagnoses import read_diagnosis
 from unlazy.report.record import read_record
 
 BATCH = 100  # trials in one process
-SHARE_OF_COMMANDS = 0.03  # of the trials are seen by commands too, which takes longer
+SHARE_OF_COMMANDS = 0.01  # of the trials are seen by commands too, which takes longer
 
 
 def damages(count, seed, place):

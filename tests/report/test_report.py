@@ -12,7 +12,7 @@ import pytest
 from drawn import HOSTILE, Drawn, Page
 
 from made_up import Ready, random_labels
-from unlazy._errors import UserError
+from unlazy._errors import Notice, UserError
 from unlazy.lab import parse
 from unlazy.papers import Claim, Outcome, compare
 from unlazy.papers.outcomes import at_most
@@ -216,6 +216,13 @@ def test_a_record_that_cannot_be_written_leaves_no_half_file(tmp_path, monkeypat
     with pytest.raises(UserError, match=r"The record of made2099/fig1 cannot be written .*\(No space left on device\)"):
         kept(tmp_path, text="newer")
     assert {path.name: path.read_bytes() for path in (tmp_path / "panels").iterdir()} == before
+
+
+def test_a_folder_that_can_only_be_read_does_not_stop_a_panel(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    (tmp_path / "panels").touch()
+    with pytest.warns(Notice, match=r"The record of made2099/fig1 cannot be written"):
+        kept(tmp_path)
 
 
 def test_a_folder_that_cannot_be_is_named(tmp_path):

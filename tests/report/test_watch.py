@@ -3,6 +3,8 @@
 import hashlib
 import http.client
 import json
+import os
+import subprocess
 import threading
 import time
 
@@ -12,7 +14,7 @@ import pytest
 
 from made_up import filmed, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Note, Store
+from unlazy.lab import Note, Store, claims
 from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page, plain
 
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}"
@@ -237,3 +239,18 @@ def test_a_folder_that_goes_is_said(tmp_path, served):
     assert status == 503
     assert "There is no folder" in text
     tmp_path.mkdir()
+
+
+@pytest.mark.parametrize("how", ["its process has ended", "it is silent for long"])
+def test_a_run_whose_process_was_killed_is_not_running(tmp_path, how):
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    process = claims.this_process()
+    path = note(tmp_path, process=process | {"pid": ended.pid} if how.startswith("its") else {})
+    if how.startswith("it is"):
+        os.utime(path, (1000.0, 1000.0))
+    (job,) = jobs(tmp_path)
+    assert (job.state, job.seconds_left) == ("killed", None)
+    assert "not running any more" in page(tmp_path, whole=False)
+    note(tmp_path, process=process)
+    assert [job.state for job in jobs(tmp_path)] == ["running"]

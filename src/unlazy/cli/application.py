@@ -105,6 +105,7 @@ def printed_notices() -> Iterator[None]:
                 usual(message, category, *rest, **named)
 
         warnings.showwarning = say
+        warnings.simplefilter("default", Notice)
         yield
 
 
