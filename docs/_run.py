@@ -1,8 +1,8 @@
 """Runs the code blocks of the documentation: for the tests, and as a Sphinx extension that shows their output.
 
 Later Python blocks of a page use the names of earlier ones. A block that fails ends the build. A Matplotlib figure
-called ``figure`` that a block has made is shown below it. Recipes (TOML) are instantiated, and commands of unlazy (sh)
-are read as the command line reads them, but not run: some take hours. A block that imports one of the libraries whose
+called ``figure`` that a block has made is shown below it. Recipes (TOML) are instantiated, of a
+sweep the first one, and commands of unlazy (sh) are read as the command line reads them, but not run: some take hours. A block that imports one of the libraries whose
 models can be wrapped is shown without its output where that library is not installed.
 """
 
@@ -84,10 +84,18 @@ def check_commands(block):
 def check_recipe(block):
     import jax
 
-    from unlazy.lab import instantiate, parse
+    from unlazy.lab import Phase, Sweep, instantiate, parse
+    from unlazy.lab.fields import lists_in
 
+    table = tomllib.loads(block)
+    if "phase" in table:
+        recipe = Phase.parse(table).sweep.points()[0].recipe
+    elif "sweep" in table or lists_in(table):
+        recipe = Sweep.parse(table).points()[0].recipe
+    else:
+        recipe = parse(table)
     with jax.enable_x64(True):  # as the command line does
-        assert instantiate(parse(tomllib.loads(block))).networks
+        assert instantiate(recipe).networks
 
 
 def on_read(app, name, source):

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from unlazy._files import writable
 from unlazy.cli import engines
-from unlazy.cli.application import CLAIM_FAILED, OK, Fresh, Json, Out, Set, app, begin, count, in_lab, must_exist
+from unlazy.cli.application import (
+    CLAIM_FAILED,
+    OK,
+    Fresh,
+    Json,
+    Out,
+    Set,
+    app,
+    begin,
+    count,
+    in_lab,
+    interruptible,
+    must_exist,
+    screen,
+)
 from unlazy.cli.engines import Cluster, Jobs, Pbs, Slurm, Workers
+
+if TYPE_CHECKING:
+    from unlazy.lab import Sweep
 
 DryRun = Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_default=False)]
 
 
 @app.command
+@interruptible
 def sweep(
     file: Path,
     /,
@@ -89,6 +107,8 @@ def sweep(
 
     begin()
     wanted = Sweep.read(file, [parse_setting(one) for one in set], limit)
+    if dry_run:
+        return _preview(wanted, out, fresh, workers, json)
     if print_array is not None:
         print(engines.array_script(print_array, wanted.name), end="")
         return OK
@@ -100,6 +120,7 @@ def sweep(
 
 
 @app.command
+@interruptible
 def phase(
     file: Path,
     /,
@@ -163,6 +184,8 @@ def phase(
 
     begin()
     wanted = Phase.read(file, [parse_setting(one) for one in set], limit)
+    if dry_run:
+        return _preview(wanted.sweep, out, fresh, workers, json)
     writable(out / "diagnoses", "The map", "--out")
     if figure is not None:
         writable(figure.absolute().parent, "The map", "--figure")
@@ -172,4 +195,16 @@ def phase(
     if figure is not None:
         found.plot().savefig(figure)
     print_phase(found, path, json)
+    return OK
+
+
+def _preview(sweep: Sweep, out: Path, fresh: bool, workers: int, json: bool) -> int:
+    from unlazy.lab import Lab
+    from unlazy.lab.estimates import preview
+    from unlazy.report.terminal import print_preview
+
+    points = sweep.points()
+    with screen.status(f"Looking for {len(points)} runs ..."):
+        found = preview(Lab(out, fresh=fresh), points)
+    print_preview(found, sweep.fields, workers, json)
     return OK

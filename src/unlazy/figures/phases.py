@@ -140,7 +140,7 @@ def _boundary(
     """Draw the measured boundary: where a quantity crosses its threshold, or half-way between different regions."""
     if min(regions.shape) < 2 or len(np.unique(regions)) < 2:
         return {}
-    style: dict[str, Any] = {"colors": "black", "linewidths": 1.8}
+    style: dict[str, Any] = {"colors": "black", "linewidths": 1.8, "linestyles": "solid"}
     across, up = np.meshgrid(x.at, y.at, indexing="ij")
     if values is not None and threshold is not None and np.isfinite(values).all():
         height, level = (np.log(values), np.log(threshold)) if values.min() > 0 < threshold else (values, threshold)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -23,6 +24,16 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.USub: operator.neg,
 }
 _CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+def _smaller(one: Any, other: Any) -> Any:
+    return min(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.minimum(one, other)
+
+
+def _larger(one: Any, other: Any) -> Any:
+    return max(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.maximum(one, other)
+
+
 _ROUNDING = {"round": np.round, "floor": np.floor, "ceil": np.ceil}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
@@ -34,8 +45,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": np.cos,
     "tanh": np.tanh,
     "abs": abs,
-    "min": lambda *values: min(values) if all(np.ndim(one) == 0 for one in values) else np.minimum.reduce([*values]),
-    "max": lambda *values: max(values) if all(np.ndim(one) == 0 for one in values) else np.maximum.reduce([*values]),
+    "min": lambda *values: functools.reduce(_smaller, values),
+    "max": lambda *values: functools.reduce(_larger, values),
     **{
         name: lambda value, how=how: how(value) if np.ndim(value) else int(how(value))
         for name, how in _ROUNDING.items()

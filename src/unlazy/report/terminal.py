@@ -18,6 +18,7 @@ from rich.text import Text
 
 from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
+from unlazy.lab.estimates import Preview
 from unlazy.lab.store import last_values, statuses
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
@@ -38,6 +39,7 @@ _OUTCOMES = {
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
 _MOST_LINES = 8  # of runs in work
 _FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
+_MOST_ROWS = 100  # of a dry run's table
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
 
 
@@ -129,6 +131,52 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     print_table(head, [[_cell((row["fields"] | row["last"] | row).get(name, "")) for name in head] for row in rows])
     total = sum(float(result.attrs["seconds"]) for result in results.values())
     print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
+
+
+def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json: bool) -> None:
+    """Print what a sweep would compute, and estimates of time and memory."""
+    seconds, memory = preview.seconds, preview.memory
+    if as_json:
+        rows = [
+            {
+                "label": row.point.label,
+                "fields": row.point.fields,
+                "state": row.state,
+                "seconds": row.seconds,
+                "memory": row.memory,
+            }
+            for row in preview.rows
+        ]
+        print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
+        return
+    shown = preview.rows if len(preview.rows) <= _MOST_ROWS else preview.rows[: _MOST_ROWS // 2]
+    rows = [
+        [
+            *(_cell(row.point.fields[field]) for field in fields),
+            row.state,
+            "" if not row.seconds else duration(row.seconds),
+            "" if not row.memory else f"{row.memory / 2**20:.3g} MiB",
+        ]
+        for row in shown
+    ]
+    print_table([*fields, "state", "about", "memory"], rows)
+    if len(shown) < len(preview.rows):
+        print(f"... and {len(preview.rows) - len(shown)} more (--json lists all).")
+    counts = [f"{preview.count(state)} {state}" for state in ("stored", "in part", "new") if preview.count(state)]
+    if not any(row.state != "stored" for row in preview.rows):
+        print(f"{len(preview.rows)} runs: all are stored, and nothing would be computed.")
+        return
+    shared = "" if workers == 1 else f" with {workers} workers"
+    time = "The time cannot be estimated" if seconds is None else f"About {duration(seconds / workers)}{shared}"
+    room = f", and {memory / 2**20:.3g} MiB for the largest run" if memory else ""
+    print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as "12 s", "3 min" or "2.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from unlazy.figures import Axis, draw_phases
 from unlazy.lab import Recipe, draw_data, parse
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
 from unlazy.papers._curves import exponent, titled_canvas
@@ -23,6 +24,7 @@ _SCALES: dict[Scale, Sizes] = {
     "paper": Sizes(n=100, gammas=_GAMMAS, widths=(16, 64, 256, 1024)),
 }
 _KERNEL = 5
+_MOST = 0.5  # the share of pairs from which on a network is drawn as condensed
 _HALF = 0.5  # the share by which the loss of each network has fallen when it is observed
 # Times in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
 # from large outputs, which they have to unlearn first.
@@ -119,8 +121,9 @@ class PhaseMap(Panel):
         "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
         "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
         f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
-        "γ > 1; the line is γ = 1. In the linear flow it depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels "
-        f"condense where that is large. {STAND_IN}."
+        "γ > 1. The dashed line is γ = 1; black lines are a share of one half and a change of 1. In the linear flow "
+        "the change depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels condense where that is large. "
+        f"{STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -174,20 +177,23 @@ class PhaseMap(Panel):
         """Two maps, γ across and M up."""
         gammas, widths, found = _map(results)
         figure, axes = titled_canvas(f"Lazy and condensed, {c.pictures_shown(results)}", 2, 9.4, 3.8)
-        pairs = np.array([[found[gamma, m].pairs.mean() for gamma in gammas] for m in widths])
-        change = np.log10([[found[gamma, m].change.mean() for gamma in gammas] for m in widths])
-        border = float(np.interp(1.0, gammas, np.arange(len(gammas))))  # γ = 1, between the cells on its sides
+        x, y = Axis("γ = -log ε² / log M", gammas), Axis("M", widths)
         maps = {
-            "share of pairs with |cos| > 0.95": (pairs, 0.0, 1.0),
-            "log₁₀ of the relative change of the weights": (change, math.floor(change.min()), math.ceil(change.max())),
+            "share of pairs with |cos| > 0.95": ("pairs", _MOST, ("spread", "condensed")),
+            "relative change of the weights": ("change", 1.0, ("small change", "large change")),
         }
-        for one, (title, (values, low, high)) in zip(axes, maps.items(), strict=True):
-            picture = one.imshow(values, origin="lower", aspect="auto", cmap="viridis", vmin=low, vmax=high)
-            one.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-            one.set_yticks(range(len(widths)), [str(m) for m in widths])
-            one.axvline(border, color="white", linestyle="--", linewidth=1)
-            one.grid(visible=False)
-            one.set(xlabel="γ = -log ε² / log M", ylabel="M")
+        for one, (title, (name, threshold, names)) in zip(axes, maps.items(), strict=True):
+            values = np.array([[getattr(found[gamma, m], name).mean() for m in widths] for gamma in gammas])
+            draw_phases(
+                one,
+                x,
+                y,
+                (values >= threshold).astype(int),
+                names,
+                values=values,
+                threshold=threshold,
+                theory=lambda gamma, _: gamma - 1,
+                theory_name="γ = 1",
+            )
             one.set_title(title, fontsize=9)
-            figure.colorbar(picture, ax=one)
         return figure

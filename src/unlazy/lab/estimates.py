@@ -1,0 +1,293 @@
+"""Dry runs: what of a sweep is stored, and about how much time and memory the rest takes.
+
+The time of a run comes from stored runs of the same shape, that is, of recipes that differ in seeds, times and numbers
+with a decimal point only. Without any, one gradient of the network is compiled and timed on zeros. If there are too
+many shapes for that, it is scaled by the number of parameters times the number of samples.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.lab.identity import identify
+from unlazy.lab.models import rate_of
+from unlazy.lab.recipe import Recipe, draw_data, parse
+from unlazy.lab.sections import build
+from unlazy.lab.sweep import Point
+from unlazy.lab.work import plan
+
+if TYPE_CHECKING:
+    from unlazy.lab.runner import Lab
+
+_BUDGET = 8.0  # seconds for compiling and timing gradients
+_MOST_FILES = 1000  # stored runs that are looked at
+_GUESS = 500  # gradients of a flow with error control, if no stored run tells
+_LARGE = 2e9  # bytes above which a gradient is not timed
+_ENOUGH = 0.05  # seconds of timing
+
+
+class Row(NamedTuple):
+    """One run of a dry run.
+
+    Attributes
+    ----------
+    point
+        The point of the sweep.
+    state
+        ``"stored"``, ``"in part"`` (some seeds, times or probes are missing) or ``"new"``.
+    seconds, memory
+        The estimated time in seconds and memory in bytes; zero for a stored run, None if they cannot be estimated.
+    """
+
+    point: Point
+    state: str
+    seconds: float | None
+    memory: float | None
+
+
+class Preview(NamedTuple):
+    """What a sweep would do.
+
+    Attributes
+    ----------
+    rows
+        The runs.
+    basis
+        What the estimates rest on, in sentences.
+    compiling
+        Estimated seconds for compiling all shapes once.
+    """
+
+    rows: list[Row]
+    basis: list[str]
+    compiling: float
+
+    def count(self, state: str) -> int:
+        """Return the number of runs in a state.
+
+        Parameters
+        ----------
+        state
+            ``"stored"``, ``"in part"`` or ``"new"``.
+        """
+        return sum(row.state == state for row in self.rows)
+
+    @property
+    def seconds(self) -> float | None:
+        """The estimated time of all runs in one process; None if a run cannot be estimated."""
+        each = [row.seconds for row in self.rows]
+        return None if None in each else sum(one for one in each if one is not None) + self.compiling
+
+    @property
+    def memory(self) -> float | None:
+        """The estimated memory of the largest run; None if there is none that can be estimated."""
+        return max((row.memory for row in self.rows if row.memory), default=None)
+
+
+class Cost(NamedTuple):
+    """What one gradient of one seed costs."""
+
+    seconds: float
+    memory: float
+    compiling: float
+    size: float  # parameters times samples
+
+
+def state_of(lab: Lab, recipe: Recipe) -> str:
+    """Return how much of a recipe is stored: ``"stored"``, ``"in part"`` or ``"new"``; nothing is computed.
+
+    Parameters
+    ----------
+    lab
+        The lab.
+    recipe
+        The recipe.
+    """
+    if lab.fresh:
+        return "new"
+    identity = identify(recipe)
+    kinds = {plan(lab.store.tracks(one), identity).kind for one in identity.trajectories.values()}
+    return "stored" if kinds == {"complete"} else "new" if kinds == {"begin"} else "in part"
+
+
+def preview(lab: Lab, points: Sequence[Point]) -> Preview:
+    """Say what a sweep would compute, and estimate time and memory.
+
+    Parameters
+    ----------
+    lab
+        The lab with the store in which results would be found.
+    points
+        The points of the sweep.
+    """
+    states = [state_of(lab, point.recipe) for point in points]
+    needed = [point.recipe for point, state in zip(points, states, strict=True) if state != "stored"]
+    known, gradients = _stored(lab, needed)
+    costs, compiling = _costs([one for one in needed if shape_of(one) not in known])
+    rows, guessed, failed = [], False, False
+    for point, state in zip(points, states, strict=True):
+        recipe, shape = point.recipe, shape_of(point.recipe)
+        steps = _steps(recipe)
+        if state == "stored":
+            rows.append(Row(point, state, 0.0, 0.0))
+        elif shape in known:
+            rows.append(Row(point, state, recipe.seeds * known[shape] * (steps or 1), None))
+        elif shape in costs:
+            guessed |= steps is None
+            each = costs[shape].seconds * (steps if steps is not None else gradients)
+            rows.append(Row(point, state, recipe.seeds * each, recipe.seeds * costs[shape].memory))
+        else:
+            failed = True
+            rows.append(Row(point, state, None, None))
+    basis = []
+    if any(shape_of(one) in known for one in needed):
+        basis.append("Times come from stored runs of the same shape, compiling included.")
+    if costs:
+        basis.append(
+            "Times come from one gradient on zeros times the number of gradients, memory from compiled gradients."
+        )
+    if guessed:
+        basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
+    if failed:
+        basis.append("Some networks cannot be estimated.")
+    return Preview(rows, basis, compiling)
+
+
+def shape_of(recipe: Recipe) -> str:
+    """Return text that is equal for recipes whose arrays have the same shapes, as far as their tables tell.
+
+    Parameters
+    ----------
+    recipe
+        The recipe.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [plain(one) for one in value]
+        return "number" if isinstance(value, float) else value
+
+    table = json.loads(recipe.json())
+    return json.dumps({name: plain(table[name]) for name in ("data", "network", "flow", "dtype")}, sort_keys=True)
+
+
+def _steps(recipe: Recipe) -> float | None:
+    """Return the number of gradients of descent; None for flows that choose their own steps."""
+    with contextlib.suppress(UserError):
+        rate = rate_of(build(recipe.flow, "flow", "flow"))
+        return None if rate is None else max(1.0, float(recipe.grid()[-1]) / rate)
+    return None
+
+
+def _stored(lab: Lab, needed: Sequence[Recipe]) -> tuple[dict[str, float], float]:
+    """Return seconds per seed (and per gradient of descent) by shape, and the usual number of gradients otherwise."""
+    wanted, found, counts = {shape_of(one) for one in needed}, {}, []
+    kinds = {json.dumps(one.flow).partition(",")[0] for one in needed}
+    paths = sorted(lab.store.folder.glob("*.nc"))[-_MOST_FILES:] if wanted else []
+    for path in paths:
+        with contextlib.suppress(OSError, KeyError, ValueError, TypeError):
+            with h5py.File(path, "r") as file:
+                attributes: dict[str, Any] = dict(file.attrs)
+            recipe, seconds = parse(json.loads(attributes["recipe"])), float(np.max(attributes["seconds"]))
+            shape = shape_of(recipe)
+            if shape in wanted:
+                found.setdefault(shape, []).append(seconds / recipe.seeds / (_steps(recipe) or 1))
+            if json.dumps(recipe.flow).partition(",")[0] in kinds and _steps(recipe) is None:
+                counts.append(float(np.mean(attributes["evaluations"])))
+    return {shape: float(np.median(some)) for shape, some in found.items()}, float(np.median(counts or [_GUESS]))
+
+
+def _costs(recipes: Sequence[Recipe]) -> tuple[dict[str, Cost], float]:
+    """Return the cost of a gradient for each shape, and the time for compiling all of them."""
+    shapes = {shape_of(one): one for one in recipes}
+    abstract: dict[str, tuple[Any, Any, float]] = {}
+    begun = time.perf_counter()
+    for shape, recipe in shapes.items():
+        with contextlib.suppress(Exception):  # of a user's own network, say one that computes with NumPy
+            abstract[shape] = _abstract(recipe)
+        if time.perf_counter() - begun > 2 * _BUDGET:
+            break
+    # From both ends, so that what is not measured lies between two that are.
+    order = sorted(abstract, key=lambda shape: abstract[shape][2])
+    order = [order[place // 2 if place % 2 == 0 else -1 - place // 2] for place in range(len(order))]
+    costs: dict[str, Cost] = {}
+    for shape in order:
+        if costs and time.perf_counter() - begun > _BUDGET:
+            break
+        with contextlib.suppress(Exception):
+            costs[shape] = _measured(*abstract[shape])
+    measured = list(costs.values())
+    for shape in order if measured else ():
+        if shape not in costs:
+            size = abstract[shape][2]
+            near = min(measured, key=lambda one: abs(np.log(one.size / size)))
+            ratio = size / near.size
+            costs[shape] = Cost(near.seconds * ratio, near.memory * ratio, near.compiling, size)
+    return costs, sum(one.compiling for one in costs.values())
+
+
+def _abstract(recipe: Recipe) -> tuple[Any, Any, float]:
+    """Return network and inputs of a recipe as shapes, and the number of parameters times that of samples."""
+    with jax.enable_x64(True):
+        (data,) = draw_data(recipe, [recipe.seed])
+        shape = {"inputs": data.inputs, "outputs": data.outputs, "image": data.x.shape[1:]}
+        network = eqx.filter_eval_shape(
+            lambda key: build(recipe.network, "network", "network", key=key, **shape), jax.random.key(0)
+        )
+        cast = lambda one: jax.ShapeDtypeStruct(one.shape, recipe.dtype) if _is_float(one) else one  # noqa: E731
+        network = jax.tree.map(cast, network)
+    count = sum(leaf.size for leaf in jax.tree.leaves(network) if _is_float(leaf))
+    return network, jax.ShapeDtypeStruct(data.x.shape, data.x.dtype), float(max(count, 1)) * data.n
+
+
+def _is_float(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def _measured(network: Any, x: Any, size: float) -> Cost:
+    """Compile the gradient of the sum of squared outputs, and time it on zeros unless it is large."""
+    with jax.enable_x64(True):
+        trained, rest = eqx.partition(network, _is_float)
+        arrays, static = eqx.partition(rest, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+
+        def total(trained: Any, arrays: Any, x: Any) -> Any:
+            return jnp.sum(eqx.combine(trained, arrays, static)(x) ** 2)
+
+        begun = time.perf_counter()
+        compiled = jax.jit(jax.grad(total)).lower(trained, arrays, x).compile()
+        compiling, analysis = time.perf_counter() - begun, compiled.memory_analysis()
+        memory = float(
+            analysis.argument_size_in_bytes + analysis.output_size_in_bytes + analysis.temp_size_in_bytes
+            if analysis is not None
+            else 0.0
+        )
+        if memory > _LARGE:
+            raise MemoryError
+        given = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), (trained, x))
+        keys = jax.tree.map(
+            lambda one: (
+                jax.random.key(0)
+                if jnp.issubdtype(one.dtype, jax.dtypes.prng_key) and not one.shape
+                else jnp.zeros(one.shape, one.dtype)
+            ),
+            arrays,
+        )
+        jax.block_until_ready(compiled(given[0], keys, given[1]))
+        count, begun = 0, time.perf_counter()
+        while count == 0 or time.perf_counter() - begun < _ENOUGH:
+            jax.block_until_ready(compiled(given[0], keys, given[1]))
+            count += 1
+        return Cost((time.perf_counter() - begun) / count, memory, compiling, size)
