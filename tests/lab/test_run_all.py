@@ -13,7 +13,7 @@ import pytest
 
 from unlazy._errors import UserError
 from unlazy.flows import Driver
-from unlazy.lab import Lab, OtherCode, parse, schedule
+from unlazy.lab import Lab, OtherCode, engines, parse
 
 TABLE = {
     "data": {"kind": "random-labels", "n": 6, "d": 3},
@@ -46,7 +46,8 @@ def test_in_turn(tmp_path, table):
     found = lab.run_all(wanted)
     assert list(found) == list(wanted)
     for label, run in found.items():
-        np.testing.assert_array_equal(run["train-loss"], Lab(tmp_path / "alone").run(wanted[label])["train-loss"])
+        alone = Lab(tmp_path / "alone").run(wanted[label])
+        np.testing.assert_allclose(run["train-loss"], alone["train-loss"], rtol=1e-13)  # sums in another order
     assert set(told) == {"r0", "r1", "r2"}
 
 
@@ -90,35 +91,31 @@ def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monk
     wanted = recipes(table, 4) | {"bad": failing(table)}
     # It observes the same trajectories as r0: one of the workers waits for the other, then continues.
     wanted["longer"] = parse(table | {"name": "longer", "times": [0.0, 0.5, 1.0, 2.0, 3.0], "probes": ["kernel"]})
-    told, pids, give = set(), Counter(), schedule.Member.give
+    wanted["deadly"] = parse(table | {"name": "deadly", "network": {"kind": "two-layer", "width": 9}})
+    told, pids, receive = set(), Counter(), engines.Member.receive
     lab = Lab(tmp_path / "runs", lambda recipe, share, note: told.add((recipe.name, note)))
     older = lab.run(wanted["rate 0.0625"])
     lab.store.save(wanted["rate 0.0625"], older.assign_attrs(versions="unlazy 0.0.1"))  # as another version would
 
-    def killing(self, digest, recipe):
+    def killing(self):
         pids.update([self.process.pid])
-        give(self, digest, recipe)
-        if recipe.name == "r1":
+        message = receive(self)
+        if message == ("begun",) and wanted["deadly"].digest in self.task.recipes:
             self.process.send_signal(signal.SIGKILL)
+        return message
 
-    monkeypatch.setattr(schedule.Member, "give", killing)
+    monkeypatch.setattr(engines.Member, "receive", killing)
     with (
         pytest.warns(OtherCode, match=r"'r3' was computed by unlazy 0\.0\.1"),
-        pytest.raises(UserError, match=r"2 of 6 runs failed, and the others are stored\. ") as error,
+        pytest.raises(UserError, match=r"2 of 7 runs failed, and the others are stored\. ") as error,
     ):
         lab.run_all(wanted, workers=2)
-    assert "rate 0.125: the process that ran 'r1' ended unexpectedly (signal SIGKILL)" in str(error.value)
+    assert "deadly: 'deadly' ended its worker 3 times (at last by signal SIGKILL) and is given up" in str(error.value)
     assert "bad: 'failing' failed before its first observation" in str(error.value)
-    assert len(pids) == 3, "two workers, and one in the place of that which was killed"
-    assert {name for name, note in told if note.startswith("t = ")} >= {"r0", "r2", "r3", "longer"}
-    assert {name: lab.store.path(one).exists() for name, one in wanted.items()} == {
-        "rate 0.25": True,
-        "rate 0.125": False,
-        "rate 0.0833333": True,
-        "rate 0.0625": True,
-        "bad": False,
-        "longer": True,
-    }
+    assert len(pids) == 5, "two workers, and three in the places of those that were killed"
+    assert {name for name, note in told if note.startswith("t = ")} >= {"r0", "r2", "longer"}
+    stored = {name for name, one in wanted.items() if lab.store.path(one).exists()}
+    assert stored == wanted.keys() - {"bad", "deadly"}
     for label in ("rate 0.25", "rate 0.0833333", "longer"):
         run, whole = lab.run(wanted[label]), Lab(tmp_path / "alone").run(wanted[label])
         for name in whole.data_vars:  # with another number of cores sums are rounded in another order
@@ -145,8 +142,9 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
     assert not list(store.folder.glob("*.checkpoint"))
 
 
-# Four processes (forked, so that the libraries are imported once; JAX has not started) run 20 recipes on one folder.
-# Each notes when it begins to compute and when it has stored; one of them may be told to die in between.
+# Four processes (forked, so that the libraries are imported once; JAX has not started) run 20 recipes on one folder, of
+# five shapes, so that four run together. Each notes when it begins to compute and when it has stored; one of them may
+# be told to die in between.
 SCRIPT = """
 import json, os, signal, sys
 from pathlib import Path
@@ -155,7 +153,11 @@ from unlazy.lab import Lab, Store, parse
 
 folder, table = Path(sys.argv[1]), json.loads(sys.argv[2])
 recipes = [
-    parse(table | {"name": f"r{index}", "seeds": 1, "flow": {"kind": "descent", "rate": 0.25 / (1 + index)}})
+    parse(
+        table
+        | {"name": f"r{index}", "network": {"kind": "two-layer", "width": 4 + index % 5}}
+        | {"flow": {"kind": "descent", "rate": 0.25 / (1 + index)}}
+    )
     for index in range(20)
 ]
 begin, save, begun = Driver.begin.__func__, Store.save_track, 0
@@ -170,7 +172,7 @@ def work(folder, dies):
         global begun
         begun += 1
         note("begin")
-        if dies and begun == 3:
+        if dies and begun == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return begin(cls, *given)
 
@@ -222,8 +224,7 @@ def test_four_processes_on_one_folder_compute_each_recipe_once(four_processes, n
     assert len(saved) == 20
     assert set(saved.values()) == {1}, "each was stored once"
     begun = Counter(int(pid) for what, pid in lines if what == "begin")
-    finished = Counter(int(pid) for what, pid in lines if what.startswith("save:"))
-    assert begun - finished == Counter(killed), "only what was killed was begun in vain"
+    assert sum(begun.values()) == 5 + len(killed), "only what was killed was begun in vain"
     assert len(begun) > 1, "several took part"
     assert len(list((folder / "runs").glob("*.nc"))) == 20
     assert not list((folder / "runs" / "trajectories").glob("*.claim*"))

@@ -8,7 +8,14 @@ import cyclopts
 
 from unlazy._errors import UserError
 from unlazy._signals import exit_status
-from unlazy.cli import application, diagnosing, experiments, listing, results, sweeping  # noqa: F401  modules that add commands
+from unlazy.cli import (  # noqa: F401  modules that add commands
+    application,
+    diagnosing,
+    experiments,
+    listing,
+    results,
+    sweeping,
+)
 from unlazy.cli.application import BAD_CALL, BROKEN, OK, app
 
 __all__ = ["main"]

@@ -69,10 +69,13 @@ def interruptible(command: Callable[P, int]) -> Callable[P, int]:
 
 
 def begin() -> None:
-    """Compute in 64 bits."""
+    """Compute in 64 bits, and keep compiled code for other commands."""
     import jax
 
+    from unlazy._compilation import use_cache
+
     jax.config.update("jax_enable_x64", True)
+    use_cache()
 
 
 def must_exist(recipe: Path) -> None:

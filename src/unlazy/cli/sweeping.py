@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from unlazy._files import writable
+from unlazy.cli import engines
 from unlazy.cli.application import (
     CLAIM_FAILED,
     OK,
@@ -23,6 +24,7 @@ from unlazy.cli.application import (
     must_exist,
     screen,
 )
+from unlazy.cli.engines import Cluster, Jobs, Pbs, Slurm, Workers
 
 if TYPE_CHECKING:
     from unlazy.lab import Sweep
@@ -38,7 +40,12 @@ def sweep(
     *,
     set: Set = (),
     dry_run: DryRun = False,
-    workers: Annotated[int, Parameter(converter=count)] = 1,
+    workers: Workers = 1,
+    cluster: Cluster = None,
+    slurm: Slurm = None,
+    pbs: Pbs = None,
+    part: str | None = None,
+    print_array: Jobs = None,
     limit: Annotated[int | None, Parameter(converter=count)] = None,
     out: Out = Path("runs"),
     fresh: Fresh = False,
@@ -71,6 +78,18 @@ def sweep(
         Only list the runs, which of them are stored, and an estimate of time and memory.
     workers
         Number of processes that share the work; each gets an equal share of the cores.
+    cluster
+        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`, whose workers compute instead.
+    slurm
+        A TOML file with options of SLURM jobs, such as `jobs = 10`, `cores = 4`, `memory = "8GB"` and
+        `walltime = "04:00:00"`: Dask workers are started as jobs.
+    pbs
+        The same for PBS.
+    part
+        Only one part of the runs, `i/N` with i from 0 to N - 1: N processes, say on N machines, share the work without
+        a scheduler.
+    print_array
+        Print a script for `sbatch` that runs this number of parts as a job array, and do nothing else.
     limit
         The largest number of runs; 10000 unless the file says otherwise.
     out
@@ -90,8 +109,12 @@ def sweep(
     wanted = Sweep.read(file, [parse_setting(one) for one in set], limit)
     if dry_run:
         return _preview(wanted, out, fresh, workers, json)
+    if print_array is not None:
+        print(engines.array_script(print_array, wanted.name), end="")
+        return OK
+    chosen = engines.engine(workers, cluster, slurm, pbs)
     with in_lab(out, fresh, snapshots=snapshots) as lab:
-        results = lab.sweep(wanted, workers)
+        results = lab.sweep(wanted, workers, chosen, part)
     print_sweep(wanted, results, lab.store, json)
     return OK if all(result.attrs["finished"] for result in results.values()) else CLAIM_FAILED
 

@@ -1,7 +1,8 @@
 """Flows: how networks are trained. All of them follow θ' = -R ∇L(θ), exactly, adaptively or step by step."""
 
+from unlazy.flows.checkpoints import OtherRunError, read_checkpoint
 from unlazy.flows.descent import Descent
-from unlazy.flows.driver import Driver, OtherRunError, read_checkpoint
+from unlazy.flows.driver import Driver
 from unlazy.flows.exponential import Exponential
 from unlazy.flows.gradient_flow import GradientFlow
 from unlazy.flows.linearised import Linearised

@@ -32,13 +32,17 @@ _MIN_SLAB = 256  # neurons
 
 
 def stack(members: Sequence[Any]) -> Any:
-    """Stack several networks, data sets or keys of one shape along a new first axis."""
+    """Stack several networks, data sets, methods or keys of one shape along a new first axis."""
     arrays, rest = zip(*(eqx.partition(member, eqx.is_array) for member in members), strict=True)
     structures = {jax.tree.structure(member) for member in members}
     shapes = {tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(member)) for member in arrays}
     if len(structures) > 1 or len(shapes) > 1:
         raise UserError("Networks and data of several seeds must agree in shape and type to be trained together.")
-    return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+
+    def joined(*leaves: Any) -> Any:  # numbers of NumPy keep their 64 bits
+        return (np if isinstance(leaves[0], np.ndarray) else jnp).stack(leaves)
+
+    return eqx.combine(jax.tree.map(joined, *arrays), rest[0])
 
 
 def _batched(function: Callable, batching: Batching) -> Callable:
@@ -134,19 +138,23 @@ def prepare_runs(
 ) -> tuple[Network, Samples]:
     """Prepare each network on its data; reject, while tracing, outputs that do not fit the targets."""
 
-    def prepare(network: Network, data: Dataset) -> tuple[Network, Samples]:
+    def prepare(method: Method, network: Network, data: Dataset) -> tuple[Network, Samples]:
         form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
         prepared, x, x_test = method.prepare(network, data) if form is None else form.prepare(layout)
         check_outputs(eqx.filter_eval_shape(prepared, x).shape, data)
         return prepared, Samples(x, data.y, data.weight, x_test)
 
-    return _batched(prepare, batching)(network, data)
+    return _batched(prepare, batching)(method, network, data)
 
 
 @eqx.filter_jit
 def init_runs(method: Method, network: Network, data: Samples, key: Array, batching: Batching) -> State:
     """Return the states at t = 0."""
-    return _batched(method.init, batching)(network, data, key)
+
+    def init(method: Method, network: Network, data: Samples, key: Array) -> State:
+        return method.init(network, data, key)
+
+    return _batched(init, batching)(method, network, data, key)
 
 
 @eqx.filter_jit
@@ -155,7 +163,7 @@ def advance_runs(
 ) -> State:
     """Step until the next save time, a failure, or at most ``budget`` steps."""
 
-    def advance(state: State, frozen: PyTree, data: Samples) -> State:
+    def advance(method: Method, state: State, frozen: PyTree, data: Samples) -> State:
         last = state.steps + state.rejected + budget
 
         def going(s: State) -> Array:
@@ -167,7 +175,7 @@ def advance_runs(
 
         return jax.lax.while_loop(going, body, state)
 
-    return _batched(advance, batching)(state, frozen, data)
+    return _batched(advance, batching)(method, state, frozen, data)
 
 
 def observed(
@@ -187,7 +195,7 @@ def observed(
     ``known`` are pairs of a probe and its value at the start; other probes that are needed there go into ``requested``.
     """
 
-    def observe(known: Any, now: PyTree, first: PyTree, frozen: PyTree, data: Samples, raw: Dataset) -> Any:
+    def observe(loss: Loss, known: Any, now: PyTree, first: PyTree, frozen: PyTree, data: Samples, raw: Dataset) -> Any:
         here, start = eqx.combine(now, frozen), eqx.combine(first, frozen)
         obs = Observation(here, start, raw, loss, data.x, data.x_test, known)
         results = {name: probe(obs) for name, probe in probes.items()}
@@ -195,7 +203,7 @@ def observed(
             requested[:] = obs.requested
         return jax.tree.map(jnp.asarray, results)
 
-    return _batched(observe, batching)(known, now, first, frozen, data, raw)
+    return _batched(observe, batching)(loss, known, now, first, frozen, data, raw)
 
 
 observe_runs = eqx.filter_jit(observed)

@@ -8,9 +8,6 @@ the next step depends on.
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -23,8 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write
-from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._linalg import one_lapack_thread
 from unlazy._registry import kebab
 from unlazy._signals import check
@@ -32,9 +27,10 @@ from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
-from unlazy.flows import _finite
-from unlazy.flows._arguments import Times, check_types, checked_times
-from unlazy.flows.state import State, Status, check_steps, failed
+from unlazy.flows import _finite, checkpoints
+from unlazy.flows._arguments import Times, check_types
+from unlazy.flows.state import State, Status, failed
+from unlazy.flows.stops import Stops, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.networks import Network, split_trained, with_fields
 from unlazy.probes.observation import Observe
@@ -54,21 +50,18 @@ _CHECKPOINT_SECONDS = 30.0
 _SMALL_MATRIX = 256  # rows up to which LAPACK's own threads do not help
 
 
-class OtherRunError(UserError):
-    """A checkpoint belongs to another run."""
-
-
 class Driver:
     """Runs a method to its save times; it can be interrupted, saved, loaded and continued.
 
     Parameters
     ----------
     method
-        The method, resolved.
+        The method, resolved; or one for each run, which differ in numbers only.
     run_state
-        The state from which the run starts.
+        The state from which the runs start.
     times
-        Increasing save times.
+        Increasing save times; or such a list for each run, all of one length after those are merged that fall on the
+        same step.
     probes
         What is evaluated at each of them.
     batching
@@ -76,10 +69,12 @@ class Driver:
 
     Attributes
     ----------
-    asked, reached
-        The save times as requested, and as the method can reach them; times that fall on the same step are merged.
+    stops
+        The save times of each run.
     records
         What was recorded at the save times so far.
+    shapes
+        The shapes of what is recorded at a save time.
     at_end
         The results of the probes that are evaluated only at the end.
     snapshots
@@ -89,32 +84,39 @@ class Driver:
     """
 
     def __init__(
-        self, method: Method, run_state: RunState, times: Times, probes: Probes, batching: compiled.Batching
+        self,
+        method: Method | Sequence[Method],
+        run_state: RunState,
+        times: Times | Sequence[Times],
+        probes: Probes,
+        batching: compiled.Batching,
     ) -> None:
-        self.method, self.run_state = method, run_state
+        self.run_state = run_state
         self.batching: compiled.Batching = batching
+        runs = 1 if batching == "one" else run_state.state.code.shape[0]
+        self.methods: list[Method] = list(method) if isinstance(method, Sequence) else [method] * runs
+        self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
         self._late = {name: probe for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
         self._timed = {name: probe for name, probe in self.probes.items() if name not in self._late}
         # A run that was interrupted between two save times has to reach the second of them first.
         state, target = run_state.state, run_state.target
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
-        if underway and np.size(times) and np.ravel(times)[0] != target:
+        each, counted = each_times(times, runs), jnp.issubdtype(state.remaining.dtype, jnp.integer)
+        if underway and np.size(each[0]) and np.ravel(each[0])[0] != target:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
-        asked = checked_times(times, target)
-        counts, reached = method.plan(np.concatenate([[target], asked]))
-        if jnp.issubdtype(state.remaining.dtype, jnp.integer):
-            check_steps(counts, asked[-1])
-        amounts = np.diff(counts)
-        if asked[-1] > target and amounts.sum() == 0 and not underway:
-            raise UserError(f"Not one step fits between t = {target:g} and t = {asked[-1]:g}: take smaller steps.")
-        apart = (amounts > 0) | (np.arange(asked.size) == 0)
-        self.asked, self.amounts, self.reached = asked[apart], amounts[apart], reached[1:][apart]
+        known: dict[tuple[int, int], Stops] = {}  # by method and times: seeds share both
+        for one, some in zip(self.methods, each, strict=True):
+            if (id(one), id(some)) not in known:
+                known[id(one), id(some)] = stops_of(one, some, target, underway, counted)
+        self.stops = [known[id(one), id(some)] for one, some in zip(self.methods, each, strict=True)]
+        if len({len(some.asked) for some in self.stops}) > 1:
+            raise UserError("Runs that are trained together need the same number of save times, on different steps.")
         self._last_probes: list[Observe] = []  # the probes that were evaluated last, and
         self._at_start: list[tuple[Observe, PyTree]] = []  # the values at the start of the run that they need
         # All probes are traced now, so that one that cannot be evaluated raises its error before training.
         shapes = self._traced(self.probes)[0]
-        self._shapes = {name: shapes[name] for name in self._timed}
+        self.shapes = {name: shapes[name] for name in self._timed}
         self.records: list[Recorded] = []
         self.at_end: dict[str, PyTree] = {}
         self.snapshots: Collection[int] = ()
@@ -122,13 +124,28 @@ class Driver:
         self.interrupted = False
         self.before = self.recorded = self.state
 
+    @property
+    def method(self) -> Method:
+        """The method, of the first run if there are several."""
+        return self.methods[0]
+
+    @property
+    def asked(self) -> np.ndarray:
+        """The save times as requested, of the first run if there are several."""
+        return self.stops[0].asked
+
+    @property
+    def reached(self) -> np.ndarray:
+        """The save times as the method can reach them, of the first run if there are several."""
+        return self.stops[0].reached
+
     @classmethod
     def begin(
         cls,
-        flow: Flow,
+        flow: Flow | Sequence[Flow],
         networks: Sequence[Network],
         data: Sequence[Dataset],
-        times: Times,
+        times: Times | Sequence[Times],
         probes: Probes,
         keys: Sequence[PRNGKey],
     ) -> Driver:
@@ -137,7 +154,7 @@ class Driver:
         Parameters
         ----------
         flow
-            The flow, which may leave the choice of a method open.
+            The flow, which may leave the choice of a method open; or one for each run.
         networks, data, keys
             One of each for every run.
         times, probes
@@ -145,24 +162,28 @@ class Driver:
         """
         if not networks or not len(networks) == len(data) == len(keys):
             raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
-        for network, one in zip(networks, data, strict=True):
-            check_types(flow, network, one)
-        method = flow.resolve(networks[0], data[0])
+        flows = list(flow) if isinstance(flow, Sequence) else [flow] * len(networks)
+        for one, network, some in zip(flows, networks, data, strict=True):
+            check_types(one, network, some)
+        if isinstance(flow, Sequence):
+            methods = [one.resolve(network, some) for one, network, some in zip(flow, networks, data, strict=True)]
+        else:
+            methods = [flow.resolve(networks[0], data[0])] * len(networks)
+        method = methods[0]
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
-        for network, one in zip(networks, data, strict=True):
-            method.check(network, one)
-            method.loss.check(one.y)
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(networks[0])[0]))
-        together = size < _VMAP_BYTES and not method.one_by_one()
+        for one, network, some in zip(methods, networks, data, strict=True):
+            one.check(network, some)
+            one.loss.check(some.y)
+        together = fits_vmap(method, networks[0])
         batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
-        groups: list[Any] = [networks, data, keys]
-        network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
-        prepared, samples = compiled.prepare_runs(method, network, raw, arrangement, batching)
-        state = compiled.init_runs(method, prepared, samples, key, batching)
+        groups: list[Any] = [methods, networks, data, keys]
+        stacked, network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
+        prepared, samples = compiled.prepare_runs(stacked, network, raw, arrangement, batching)
+        state = compiled.init_runs(stacked, prepared, samples, key, batching)
         # The state shows what is trained; the rates of several networks stacked into one would mean nothing.
         chosen = jax.tree.map(lambda leaf: leaf is not None, state.trained, is_leaf=lambda leaf: leaf is None)
         trained, frozen = eqx.partition(prepared, chosen)
-        return cls(method, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
+        return cls(methods, RunState(state, frozen, trained, samples, raw, 0.0, method), times, probes, batching)
 
     def run(self, progress: Progress | None = None, checkpoint: Callable[[], None] | None = None) -> Driver:
         """Run to the last save time; Ctrl-C, or a signal that is deferred, stops between two slices and loses nothing.
@@ -221,12 +242,12 @@ class Driver:
 
     def _head_for_next(self) -> float:
         index = len(self.records)
-        amount, target = float(self.amounts[index]), float(self.asked[index])
+        amounts, target = [float(some.amounts[index]) for some in self.stops], float(self.asked[index])
         if self.run_state.target != target:  # otherwise the run is on its way to it already
-            remaining = np.full(self.state.remaining.shape, amount, self.state.remaining.dtype)
+            remaining = np.asarray(amounts, self.state.remaining.dtype).reshape(self.state.remaining.shape)
             state = with_fields(self.state, remaining=jnp.asarray(remaining))
             self.run_state = with_fields(self.run_state, state=state, target=target)
-        return amount
+        return max(amounts)
 
     def _advance(self, budget: int) -> None:
         self.before, state = self.state, self.after(self.state, budget)
@@ -236,7 +257,7 @@ class Driver:
     def after(self, state: State, steps: int) -> State:
         """Return the state some steps after another one, or where the run reaches its save time or ends."""
         run, most = self.run_state, jnp.asarray(steps, jnp.int32)
-        advanced = compiled.advance_runs(self.method, state, run.frozen, run.data, most, self.batching)
+        advanced = compiled.advance_runs(self._stacked, state, run.frozen, run.data, most, self.batching)
         return jax.block_until_ready(advanced)
 
     def _record(self, check: bool = False) -> None:
@@ -254,7 +275,8 @@ class Driver:
     def record(self, state: State, time: float) -> None:
         """Record a ``state`` that was reached elsewhere, at a ``time`` after all others."""
         self.run_state = with_fields(self.run_state, state=state, target=time)
-        self.asked = self.reached = np.append(self.reached[: len(self.records)], time)
+        times = np.append(self.reached[: len(self.records)], time)
+        self.stops = [Stops(times, times, np.zeros_like(times))] * len(self.stops)
         self._record()
 
     def observe_end(self) -> None:
@@ -290,45 +312,54 @@ class Driver:
         """Evaluate, or trace, probes with the given trained parameters; ``known`` are their values at the start."""
         run = self.run_state
         given = (trained, run.first, run.frozen, run.data, run.raw)
-        return evaluate(dict(probes), list(known), *given, self.method.loss, self.batching)
+        return evaluate(dict(probes), list(known), *given, self._stacked.loss, self.batching)
 
     def trajectories(self) -> list[Trajectory]:
         """Return everything observed so far, as one trajectory for each run."""
-        if self.batching == "one":
-            return [self._trajectory(lambda tree: tree)]
+        return [self._trajectory(row) for row in range(len(self.stops))]
 
-        def pick(tree: PyTree, i: int) -> PyTree:
-            return jax.tree.map(lambda leaf: leaf[i] if eqx.is_array(leaf) else leaf, tree)
+    def _trajectory(self, row: int) -> Trajectory:
+        def pick(tree: PyTree) -> PyTree:
+            if self.batching == "one":
+                return tree
+            return jax.tree.map(lambda leaf: leaf[row] if eqx.is_array(leaf) else leaf, tree)
 
-        return [self._trajectory(functools.partial(pick, i=i)) for i in range(self.state.code.shape[0])]
-
-    def _trajectory(self, pick: Callable[[PyTree], PyTree]) -> Trajectory:
         parts = {name: pick(getattr(self.run_state, name)) for name in ("state", "frozen", "first", "data", "raw")}
-        run = with_fields(self.run_state, **parts)
+        own = {"flow": self.methods[row], "target": self.at_stop(row)}
+        run = with_fields(self.run_state, **parts, **own)
         # Of several runs, one may have ended before the others: it was not observed after that.
         ended = [bool(failed(pick(one.counters)["code"])) for one in self.records]
         kept = self.records[: ended.index(True) if True in ended else None]
         records = [pick(one.observed) for one in kept]
         return Trajectory(
             data=run.raw,
-            loss=self.method.loss,
-            times=np.asarray(self.reached[: len(records)]),
+            loss=self.methods[row].loss,
+            times=np.asarray(self.stops[row].reached[: len(records)]),
             probes=self.probes,
             observed=(jax.tree.map(lambda *values: np.stack(values), *records) if records else {}) | pick(self.at_end),
-            stats={
-                "method": kebab(type(self.method).__name__),
-                "coordinates": getattr(self.method, "coordinates", "weights"),
-                "precision": getattr(self.method, "precision", "full"),
-                **{name: int(getattr(run.state, name)) for name in COUNTERS if name != "error"},
-                "error": float(run.state.error),
-                "seconds": self.seconds,
-            },
-            status=Status.interrupted if self.interrupted else list(Status)[int(run.state.code)],
+            stats=self.stats(row),
+            status=self.status(row),
             run_state=run,
         )
 
-    def save(self, path: Path, run: str = "") -> None:
-        """Write a checkpoint: a line of JSON, the leaves of state and records, and a checksum of all that.
+    def stats(self, row: int) -> dict[str, Any]:
+        """Return how one of the runs was computed, and its counters."""
+        method = self.methods[row]
+        counters = {name: np.ravel(getattr(self.state, name))[row] for name in COUNTERS}
+        return {
+            "method": kebab(type(method).__name__),
+            "coordinates": getattr(method, "coordinates", "weights"),
+            "precision": getattr(method, "precision", "full"),
+            **{name: float(count) if name == "error" else int(count) for name, count in counters.items()},
+            "seconds": self.seconds,
+        }
+
+    def status(self, row: int) -> Status:
+        """Return how one of the runs ended."""
+        return Status.interrupted if self.interrupted else list(Status)[int(np.ravel(self.state.code)[row])]
+
+    def save(self, path: Path, run: str = "", rows: Sequence[int] | None = None) -> None:
+        """Write a checkpoint.
 
         Parameters
         ----------
@@ -336,22 +367,10 @@ class Driver:
             The file. If writing fails, an older file of this name stays intact.
         run
             An identifier of the run; `load` expects the same.
+        rows
+            Which of several runs are saved, as if there were no others; all if omitted.
         """
-        header = {
-            "run": run,
-            "target": self.run_state.target,
-            "seconds": self.seconds,
-            "snapshots": [one.trained is not None for one in self.records],
-            "leaves": _described((self.state, self.records)),
-        }
-        with atomic_write(path) as temporary, open(temporary, "wb+") as file:
-            file.write(json.dumps(header).encode() + b"\n")
-            eqx.tree_serialise_leaves(
-                file, (self.state, self.records), filter_spec=lambda file, leaf: np.save(file, plain_leaf(leaf))
-            )
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").digest()  # reads to the end, where the digest goes
-            file.write(digest)
+        checkpoints.save(self, path, run, rows)
 
     def load(self, path: Path, run: str = "") -> Driver:
         """Continue from a checkpoint; the driver must have been made with the same arguments.
@@ -363,36 +382,22 @@ class Driver:
         run
             What `save` was given.
         """
-        header, file = read_checkpoint(path)
-        counters = {name: getattr(self.state, name) for name in ("code", *COUNTERS)}
-        leaves = jax.tree.leaves(self.state.trained)
-        records = [Recorded(self._shapes, counters, leaves if some else None) for some in header["snapshots"]]
-        if header["run"] != run or header["leaves"] != _described((self.state, records)):
-            raise OtherRunError(f"The checkpoint {path.name} belongs to another run: delete it to start again.")
-        state, records = eqx.tree_deserialise_leaves(
-            file, (self.state, records), filter_spec=lambda file, leaf: leaf_like(leaf, np.load(file))
-        )
-        self.records, self.seconds = jax.tree.map(np.asarray, records), header["seconds"]
-        self.run_state = with_fields(self.run_state, state=state, target=header["target"])
-        self.before = self.recorded = state
+        checkpoints.load(self, path, run)
         return self
 
+    def at_stop(self, row: int) -> float:
+        """Return the save time that one run has reached, or is on its way to."""
+        place = np.flatnonzero(self.asked == self.run_state.target)
+        return float(self.stops[row].asked[place[0]]) if len(place) else self.run_state.target
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:
-    """Return the header of a checkpoint and the rest of the file; raise a ValueError if its checksum is wrong.
+
+def fits_vmap(method: Method, network: Network) -> bool:
+    """Whether several runs of this kind are faster side by side than in turn.
 
     Parameters
     ----------
-    path
-        The file that `Driver.save` wrote.
+    method, network
+        The method, resolved, and the network at the start.
     """
-    content = path.read_bytes()
-    body, digest = content[:-32], content[-32:]
-    if hashlib.sha256(body).digest() != digest:
-        raise ValueError(f"The checksum of '{path}' is wrong.")
-    file = io.BytesIO(body)
-    return json.loads(file.readline()), file
-
-
-def _described(tree: PyTree) -> list[list[Any]]:
-    return [[str(leaf.dtype), list(leaf.shape)] for leaf in jax.tree.leaves(tree)]
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(network)[0]))
+    return size < _VMAP_BYTES and not method.one_by_one()

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 _NAMES = {
     "answers": "Answer Diagnosis Part Saved",
     "certificates": "Certificate Kept certify keep kept",
+    "clusters": "BatchSystem Dask",
     "coordinates": "CoordinateCheck LayerCheck coordinate_check",
     "diagnosis": "diagnose diagnose_checkpoints diagnose_widths",
+    "engines": "Engine Local Serial decode",
     "fields": "parse_setting with_field",
     "gathering": "gather",
     "identity": "canonical identify",
@@ -24,14 +26,17 @@ _NAMES = {
     "store": "Store",
     "stored": "read_run",
     "sweep": "Point Sweep",
+    "tasks": "Lost Report Task part_of perform",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     from unlazy.lab.answers import Answer, Diagnosis, Part, Saved
     from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
+    from unlazy.lab.clusters import BatchSystem, Dask
     from unlazy.lab.coordinates import CoordinateCheck, LayerCheck, coordinate_check
     from unlazy.lab.diagnosis import diagnose, diagnose_checkpoints, diagnose_widths
+    from unlazy.lab.engines import Engine, Local, Serial, decode
     from unlazy.lab.fields import parse_setting, with_field
     from unlazy.lab.gathering import gather
     from unlazy.lab.identity import canonical, identify
@@ -48,18 +53,24 @@ if TYPE_CHECKING:
     from unlazy.lab.store import Store
     from unlazy.lab.stored import read_run
     from unlazy.lab.sweep import Point, Sweep
+    from unlazy.lab.tasks import Lost, Report, Task, part_of, perform
 
 __all__ = [
     "Answer",
+    "BatchSystem",
     "Certificate",
     "CoordinateCheck",
+    "Dask",
     "Diagnosis",
+    "Engine",
     "Entry",
     "Experiment",
     "Interrupted",
     "Kept",
     "Lab",
     "LayerCheck",
+    "Local",
+    "Lost",
     "Manifest",
     "Measure",
     "Note",
@@ -70,15 +81,19 @@ __all__ = [
     "Point",
     "RateTransfer",
     "Recipe",
+    "Report",
     "Saved",
+    "Serial",
     "Slope",
     "Store",
     "Sweep",
+    "Task",
     "Times",
     "build",
     "canonical",
     "certify",
     "coordinate_check",
+    "decode",
     "diagnose",
     "diagnose_checkpoints",
     "diagnose_widths",
@@ -92,6 +107,8 @@ __all__ = [
     "notes",
     "parse",
     "parse_setting",
+    "part_of",
+    "perform",
     "phase_diagram",
     "provenance",
     "rate_transfer",

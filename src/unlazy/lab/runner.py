@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from unlazy._files import checksum
 from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
+from unlazy.lab.engines import Engine
 from unlazy.lab.gathering import gather
 from unlazy.lab.identity import Identity, identify, probe_digest
 from unlazy.lab.live import Live
@@ -27,6 +29,7 @@ from unlazy.lab.store import Store, assemble
 from unlazy.lab.stored import read_run
 from unlazy.lab.sweep import Sweep
 from unlazy.lab.table import files, table
+from unlazy.lab.tasks import part_of
 from unlazy.lab.tracks import Track
 from unlazy.lab.work import Plan, Worker, plan, restored
 from unlazy.networks import Network
@@ -115,27 +118,40 @@ class Lab:
     def attempt(self, recipe: Recipe) -> xr.Dataset | None:
         """Return the result of a recipe as `run` does, or None if another process is computing part of it."""
         identity = identify(recipe)
-        known = None if self.fresh else self.store.load(recipe)
-        if known is not None and known.attrs.get("identity") == identity.view:
-            warn_if_other(recipe.name, known.attrs)
+        known = self.known(recipe, identity)
+        if known is not None:
             self.tell(recipe, 1.0, "stored")
             return known
         found, computed = self._complete(recipe, identity)
         if found is None:
             return None
+        made = self.finish(recipe, identity, found, computed)
+        return made if isinstance(made, xr.Dataset) else read_run(made)  # the same now as when it is read later
+
+    def known(self, recipe: Recipe, identity: Identity) -> xr.Dataset | None:
+        """Return the result of a recipe if it is stored; warn if other code computed it."""
+        known = None if self.fresh else self.store.load(recipe)
+        if known is None or known.attrs.get("identity") != identity.view:
+            return None
+        warn_if_other(recipe.name, known.attrs)
+        return known
+
+    def finish(self, recipe: Recipe, identity: Identity, found: dict[int, Track], computed: bool) -> Path | xr.Dataset:
+        """Store the result of a recipe, assembled from tracks, and return its path; itself, if it cannot be stored."""
         run = assemble(found, identity)
         run.attrs |= {"recipe": recipe.json(), "name": recipe.name, "seed": recipe.seed, "dtype": recipe.dtype}
         run.attrs |= {"digest": recipe.digest, "identity": identity.view}
         warn_if_other(recipe.name, run.attrs)
         try:
-            path = self.store.save(recipe, run)
+            return self.store.save(recipe, run)
         except UserError as error:
             if not computed:
                 return run  # from a read-only folder
             raise UserError(f"{error} {_KEPT}") from None
-        return read_run(path)  # so that the result now is the same as when it is read later
 
-    def run_all(self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1) -> dict[str, xr.Dataset]:
+    def run_all(
+        self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1, engine: Engine | None = None
+    ) -> Mapping[str, xr.Dataset]:
         """Run many recipes and return their results by label.
 
         Parameters
@@ -145,18 +161,24 @@ class Lab:
         workers
             Number of processes that share the work on this machine, each with an equal share of the cores. Nothing is
             computed by two of them, nor by two calls on the same folder.
+        engine
+            What carries out the work instead: a cluster, or an engine of your own (`unlazy.lab.Engine`).
 
         Returns
         -------
-        dict
-            For each label the result of `run`. If recipes fail, the others are run to the end and stored, and then a
-            `UserError` names those that failed. Ctrl-C stops all of them, and the same call continues.
+        Mapping
+            For each label the result of `run`, which is read when it is used. Recipes that differ in seeds and numbers
+            only share compiled calls; their results are those of `run` up to rounding. If recipes fail, the others are
+            run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
+            same call continues.
         """
         each = recipes.values() if isinstance(recipes, Mapping) else recipes
         self._expect(len({one.digest for one in each}))
-        return schedule.run_all(self, recipes, workers)
+        return schedule.run_all(self, recipes, workers, engine)
 
-    def sweep(self, sweep: Sweep, workers: int = 1) -> dict[str, xr.Dataset]:
+    def sweep(
+        self, sweep: Sweep, workers: int = 1, engine: Engine | None = None, part: str | None = None
+    ) -> Mapping[str, xr.Dataset]:
         """Run all points of a sweep and return their results by label; a list of the runs is stored beside them.
 
         Parameters
@@ -165,12 +187,17 @@ class Lab:
             The sweep.
         workers
             Number of processes, as for `run_all`.
+        engine
+            What carries out the work instead, as for `run_all`.
+        part
+            ``"i/N"``: only the i-th of N parts of the points, counted from 0.
         """
         points = sweep.points()
         path, manifest = sweep.manifest(self.store, points)
         self.store.prepare()
         manifest.write(path)
-        return self.run_all({point.label: point.recipe for point in points}, workers)
+        wanted = {point.label: point.recipe for point in points}
+        return self.run_all(wanted if part is None else part_of(wanted, part), workers, engine)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.
@@ -268,11 +295,7 @@ class Lab:
 
         The tracks are None if another process is computing one of them.
         """
-
-        def plans(seeds: Iterable[int]) -> dict[int, Plan]:
-            stored = {seed: [] if self.fresh else self.store.tracks(identity.trajectories[seed]) for seed in seeds}
-            return {seed: plan(known, identity, exact_end) for seed, known in stored.items()}
-
+        plans = functools.partial(self.plans, identity, exact_end=exact_end)
         done: dict[int, Track] = {}
         groups: dict[str, dict[int, Plan]] = {}  # of seeds that run together
         with jax.enable_x64(True):  # the result of a recipe must not depend on the setting of JAX
@@ -292,10 +315,13 @@ class Lab:
             done |= {seed: one.track for seed, one in found.items() if one.kind == "complete" and one.track is not None}
         if len(done) < recipe.seeds:
             return None, bool(groups)
-        if not any(len(track.asked) for track in done.values()):
-            sentence = Status[next(iter(done.values())).status].value
-            raise UserError(f"'{recipe.name}' failed before its first observation: {sentence}")
+        check_observed(recipe, done)
         return {seed: done[seed] for seed in identity.trajectories}, bool(groups)
+
+    def plans(self, identity: Identity, seeds: Iterable[int], exact_end: bool = False) -> dict[int, Plan]:
+        """Return what each of some seeds needs."""
+        stored = {seed: [] if self.fresh else self.store.tracks(identity.trajectories[seed]) for seed in seeds}
+        return {seed: plan(known, identity, exact_end) for seed, known in stored.items()}
 
     def _compute(self, recipe: Recipe, identity: Identity, plans: dict[int, Plan]) -> dict[int, Track]:
         """Carry out plans with the same key, and store the tracks."""
@@ -324,23 +350,29 @@ class Lab:
                 where = f"'{recipe.name}' was interrupted at {share:.0%}, and its state is lost"
                 raise UserError(f"{where}: {error}") from None
             raise Interrupted(recipe, share, self.fresh)
+        return self.store_tracks(worker, made)
+
+    def store_tracks(self, worker: Worker, made: list[Track]) -> dict[int, Track]:
+        """Store the tracks that a worker has made, and return them by seed; its checkpoint is no longer needed then."""
         if not any(len(track.asked) for track in made):
-            return dict(zip(seeds, made, strict=True))  # there is nothing to store
+            return dict(zip(worker.seeds, made, strict=True))  # there is nothing to store
         stored: dict[int, Track] = {}
         try:
-            for seed, track in zip(seeds, made, strict=True):
-                stored[seed] = self._store(identity.trajectories[seed], track)
+            for seed, track in zip(worker.seeds, made, strict=True):
+                stored[seed] = self._store(worker.identity.trajectories[seed], track)
         except UserError as error:
             if worker.driver is None:
                 raise
             try:
                 worker.save()
             except UserError as second:
-                lost = f"Neither the result nor a checkpoint of '{recipe.name}' can be stored, and this run is lost"
-                before = " An earlier checkpoint is kept." if checkpoint.exists() else ""
+                lost = (
+                    f"Neither the result nor a checkpoint of '{worker.recipe.name}' can be stored, and this run is lost"
+                )
+                before = " An earlier checkpoint is kept." if worker.checkpoint.exists() else ""
                 raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
             raise UserError(f"{error} {_KEPT}") from None
-        checkpoint.unlink(missing_ok=True)
+        worker.checkpoint.unlink(missing_ok=True)
         return stored
 
     def _store(self, trajectory: str, track: Track) -> Track:
@@ -348,3 +380,10 @@ class Lab:
             same = [one for one in self.store.tracks(trajectory) if np.array_equal(one.asked, track.asked)]
             track.path = same[0].path if same else None
         return self.store.save_track(trajectory, track)
+
+
+def check_observed(recipe: Recipe, tracks: Mapping[int, Track]) -> None:
+    """Raise a `UserError` if nothing at all was observed."""
+    if not any(len(track.asked) for track in tracks.values()):
+        sentence = Status[next(iter(tracks.values())).status].value
+        raise UserError(f"'{recipe.name}' failed before its first observation: {sentence}")

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import xarray as xr
 
+from unlazy import _netcdf
 from unlazy._errors import UserError, skip
 from unlazy._files import CHECKSUM, checksum
 from unlazy._terminal import bar
 
-_OF_HDF5 = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are not the run's own
-_NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
 _MORE_THAN_FILE = 64 * 2**20  # bytes by which the arrays of a stored run may exceed the file, which is not compressed
 _LONGEST = 100_000  # entries of an attribute
-_NOT_WHOLE = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError, MemoryError)
 
 
 def read_run(path: Path) -> xr.Dataset:
@@ -43,10 +40,7 @@ def read_run(path: Path) -> xr.Dataset:
     again = "delete it and run the recipe again."
     try:
         _check_contents(path)
-        run = _quick(path)
-        if run is None:
-            with xr.open_dataset(path, engine="h5netcdf") as stored:
-                run = stored.load()
+        run = _netcdf.read(path)
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
     except UserError:
@@ -143,48 +137,3 @@ def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
 def statuses(run: xr.Dataset) -> list[str]:
     """Return the status with which each seed of a stored run ended."""
     return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
-
-
-def _quick(path: Path) -> xr.Dataset | None:
-    """Read a run several times as fast as xarray does; None if its checksum is not that of what was read.
-
-    That is so if the file is damaged, or has anything that is not read here. xarray then finds out which.
-    """
-    size = path.stat().st_size
-    try:
-        with h5py.File(path, "r") as file:
-            found: dict[str, Any] = {}
-            for name in map(str, file):
-                if not isinstance(file.get(name, getlink=True), h5py.HardLink):  # it may be in another file
-                    return None
-                item = file[name]
-                if not isinstance(item, h5py.Dataset) or _is_large(item, size):
-                    return None
-                if not item.attrs.get("NAME", b"").startswith(_NO_VARIABLE):
-                    found[name] = (_dimensions(file, name, item), item[()], _attributes(item))
-            run = xr.Dataset(found, attrs=_attributes(file))
-        return run if run.attrs.get(CHECKSUM) == checksum(run) else None
-    except _NOT_WHOLE:
-        return None
-
-
-def _dimensions(file: h5py.File, name: str, item: h5py.Dataset) -> list[str]:
-    scales = item.attrs.get("DIMENSION_LIST")
-    return [name] if scales is None else [str(file[one[0]].name).removeprefix("/") for one in scales]
-
-
-def _attributes(item: Any) -> dict[str, Any]:
-    own = (name for name in item.attrs if name not in _OF_HDF5 and not name.startswith(("_N", "_nc")))
-    return {name: _plain(item.attrs[name]) for name in own}
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute as xarray does: an array of text as a list, and an array of one number as the number."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-        return value.tolist()
-    return value[0] if isinstance(value, np.ndarray) and value.shape == (1,) else value
-
-
-def _is_large(item: h5py.Dataset, size: int) -> bool:
-    """Whether an array is in another file, or is declared to be much larger than its file is."""
-    return bool(item.external or item.is_virtual or item.nbytes > 1100 * size)

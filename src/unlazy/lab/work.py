@@ -107,6 +107,8 @@ class Worker:
         Whether an existing checkpoint is used.
     listen
         Called with the driver, the fraction done and the time.
+    driver, rows
+        The driver, and the rows of the seeds in it if it runs other recipes as well.
     """
 
     recipe: Recipe
@@ -118,6 +120,7 @@ class Worker:
     resume: bool
     listen: Listen
     driver: Driver | None = None
+    rows: list[int] | None = None
 
     def digest(self) -> str:
         """Return a digest of the work, so that the checkpoint of other work is not used."""
@@ -128,7 +131,7 @@ class Worker:
         """Write the state to the checkpoint, if there is anything to write."""
         if self.driver is not None:
             with writing("The checkpoint", self.checkpoint, "free some space"):
-                self.driver.save(self.checkpoint, self.digest())
+                self.driver.save(self.checkpoint, self.digest(), self.rows)
 
     def work(self) -> list[Track] | None:
         """Return the completed tracks, or None if the work was interrupted."""
@@ -180,22 +183,23 @@ class Worker:
         self, driver: Driver, before: Sequence[Track | None], asked: np.ndarray, more: bool
     ) -> list[Track] | None:
         """Run the driver; the new tracks replace those ``before``, or continue them if there is ``more``."""
-        size = sum(leaf.nbytes for leaf in jax.tree.leaves(driver.state.trained)) // len(self.seeds)
-        free = {0} if driver.asked[0] == 0 else set()
-        driver.snapshots = set(thinned(set(range(len(driver.asked) - 1)) - free, size, self.snapshots))
+        set_snapshots(driver, self.snapshots)
         if self.resume and self.checkpoint.exists():
             self._load(driver)
         driver.run(lambda share, clock: self.listen(driver, share, clock), checkpoint=self.save)
-        if driver.interrupted:
-            return None
+        return None if driver.interrupted else self.tracks(driver, before, asked, more)
+
+    def tracks(self, driver: Driver, before: Sequence[Track | None], asked: np.ndarray, more: bool) -> list[Track]:
+        """Make the tracks of the seeds after a run; they replace those ``before``, or continue them if ``more``."""
+        rows = list(range(len(self.seeds))) if self.rows is None else self.rows
         offset = len(before[0].asked) if more and before[0] is not None else 0
+        reached = driver.stops[rows[0]].asked
         merged = [
-            (float(t), int(np.searchsorted(driver.asked, t)) - 1 + offset)
+            (float(t), int(np.searchsorted(reached, t)) - 1 + offset)
             for t in asked
-            if not np.any(np.isclose(driver.asked, t, rtol=1e-12, atol=0))
+            if not np.any(np.isclose(reached, t, rtol=1e-12, atol=0))
         ]
-        runs = driver.trajectories()
-        made = [self._track(driver, row, run, offset, merged) for row, run in enumerate(runs)]
+        made = [self._track(driver, row, offset, merged) for row in rows]
         for track, old in zip(made, before, strict=True):
             if old is not None:
                 leaves = len(jax.tree.leaves(driver.state.trained))
@@ -213,20 +217,20 @@ class Worker:
             what = f"The checkpoint '{self.checkpoint}' cannot be used ({type(error).__name__})"
             raise UserError(f"{what}: delete it to start afresh.") from None
 
-    def _track(self, driver: Driver, row: int, run: Trajectory, offset: int, merged: list[tuple[float, int]]) -> Track:
+    def _track(self, driver: Driver, row: int, offset: int, merged: list[tuple[float, int]]) -> Track:
         """Make the track of one seed, with indices that count from ``offset``."""
         codes = [np.ravel(one.counters["code"])[row] for one in driver.records]
         good = next((index for index, code in enumerate(codes) if failed(code)), len(codes))  # before an error
-        records = driver.records[:good]
+        records, stops, stats = driver.records[:good], driver.stops[row], driver.stats(row)
         track = Track(
-            asked=np.asarray(driver.asked[:good], float),
-            reached=np.asarray(driver.reached[:good], float),
+            asked=np.asarray(stops.asked[:good], float),
+            reached=np.asarray(stops.reached[:good], float),
             merged=merged,
             counters={name: [float(np.ravel(one.counters[name])[row]) for one in records] for name in COUNTERS},
-            status=run.status.name,
-            last={name: float(run.stats[name]) for name in COUNTERS},
-            method="{method}, coordinates: {coordinates}, precision: {precision}".format(**run.stats),
-            seconds=driver.seconds / len(self.seeds),
+            status=driver.status(row).name,
+            last={name: float(stats[name]) for name in COUNTERS},
+            method="{method}, coordinates: {coordinates}, precision: {precision}".format(**stats),
+            seconds=driver.seconds / len(driver.stops),
             made_by=provenance(),
             observed={},
             snapshots={
@@ -238,9 +242,16 @@ class Worker:
         )
         for index, one in enumerate(records):
             self._add(track, offset + index, _pick(driver, one.observed, row))
-        if driver.at_end and good == len(driver.asked):
+        if driver.at_end and good == len(stops.asked):
             self._add(track, offset + good - 1, _pick(driver, driver.at_end, row))
         return track
+
+
+def set_snapshots(driver: Driver, limit: float) -> None:
+    """Let a driver record the trained parameters at as many times as fit into a number of MiB per seed."""
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(driver.state.trained)) // len(driver.stops)
+    free = {0} if driver.asked[0] == 0 else set()
+    driver.snapshots = set(thinned(set(range(len(driver.asked) - 1)) - free, size, limit))
 
 
 def _keep_observed(track: Track, before: Track) -> None:

@@ -39,6 +39,7 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
+_MOST_LINES = 8  # of runs in work
 _FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
 _MOST_ROWS = 100  # of a dry run's table
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
@@ -121,6 +122,8 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
     points, rows = sweep.points(), []
     for point in points:
+        if point.label not in results:  # of another part
+            continue
         result = results[point.label]
         status = ", ".join(dict.fromkeys(statuses(result)))
         rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
@@ -282,7 +285,7 @@ class Display:
         name = recipe.digest
         if self.whole is not None and share >= 1 and name not in self.shares:
             self.stored += 1  # it was there before, which says nothing about the time that others take
-        elif name not in self.lines and (self.whole is None or share < 1):
+        elif name not in self.lines and (self.whole is None or (share < 1 and len(self.lines) < _MOST_LINES)):
             self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
         self.shares[name] = share
         if name in self.lines:

@@ -1,0 +1,57 @@
+"""The persistent cache of compiled code, so that a second process does not compile what a first one has compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import warnings
+from pathlib import Path
+
+from unlazy._errors import Notice
+from unlazy._files import cache, reason, writable
+
+VARIABLE = "UNLAZY_COMPILE_CACHE"
+_used: set[str] = set()
+
+
+def use_cache() -> Path | None:
+    """Let JAX keep compiled code in the user's cache folder, and return that folder.
+
+    The environment variable ``UNLAZY_COMPILE_CACHE`` names another folder, or is ``off``. A setting of JAX itself, such
+    as the variable ``JAX_COMPILATION_CACHE_DIR``, is left alone. Processors have a folder each, and JAX distinguishes
+    its own versions and flags. A cache that cannot be used is ignored, with a notice.
+    """
+    import jax
+
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen.lower() in ("off", "0", "no", "none") or jax.config.read("jax_compilation_cache_dir"):
+        return None
+    folder = (Path(chosen).expanduser() if chosen else cache() / "compiled") / _processor()
+    if str(folder) in _used:
+        return folder
+    try:
+        writable(folder, "Compiled code", VARIABLE)
+    except Exception as error:
+        advice = f"set {VARIABLE} to a folder, or to off"
+        text = f"Compiled code is not kept, as '{folder}' cannot be used ({reason(error)}): {advice}."
+        warnings.warn(text, Notice, stacklevel=2)
+        return None
+    _used.add(str(folder))
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small pieces are many
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # A damaged entry, or one that another process is writing, is compiled again without a word.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
+    return folder
+
+
+def _processor() -> str:
+    """Return a digest of the kind of processor, with the instructions that it knows."""
+    kind = [platform.machine(), platform.processor()]
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        kind += sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
+    except OSError:  # not Linux
+        pass
+    return f"{platform.machine() or 'cpu'}-{hashlib.sha256(' '.join(kind).encode()).hexdigest()[:12]}"

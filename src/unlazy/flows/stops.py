@@ -1,0 +1,73 @@
+"""Save times: which of them a method reaches, and how far they are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from unlazy._errors import UserError
+from unlazy.flows._arguments import Times, checked_times
+from unlazy.flows.state import check_steps
+
+if TYPE_CHECKING:
+    from unlazy.flows.method import Method
+
+
+class Stops(NamedTuple):
+    """The save times of one run; times that fall on the same step are merged.
+
+    Attributes
+    ----------
+    asked, reached
+        The times as requested, and as the method can reach them.
+    amounts
+        The distance to each from the one before, in units of `State.remaining`.
+    """
+
+    asked: np.ndarray
+    reached: np.ndarray
+    amounts: np.ndarray
+
+
+def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = False, counted: bool = False) -> Stops:
+    """Plan the save times of a run.
+
+    Parameters
+    ----------
+    method
+        The method, resolved.
+    times
+        The requested times.
+    since
+        The time that the run has reached.
+    underway
+        Whether the run was interrupted on its way to the first of the times.
+    counted
+        Whether distances are numbers of steps.
+    """
+    asked = checked_times(times, since)
+    counts, reached = method.plan(np.concatenate([[since], asked]))
+    if counted:
+        check_steps(counts, asked[-1])
+    amounts = np.diff(counts)
+    if asked[-1] > since and amounts.sum() == 0 and not underway:
+        raise UserError(f"Not one step fits between t = {since:g} and t = {asked[-1]:g}: take smaller steps.")
+    apart = (amounts > 0) | (np.arange(asked.size) == 0)
+    return Stops(asked[apart], reached[1:][apart], amounts[apart])
+
+
+def each_times(times: Times | Sequence[Times], runs: int) -> Sequence[Any]:
+    """Return the requested times of each run.
+
+    Parameters
+    ----------
+    times
+        The times of all runs, or a list with the times of each.
+    runs
+        The number of runs.
+    """
+    if isinstance(times, Sequence) and times and isinstance(times[0], list | tuple | np.ndarray):
+        return times
+    return [times] * runs
