@@ -25,7 +25,7 @@ def use_cache() -> Path | None:
     import jax
 
     chosen = os.environ.get(VARIABLE, "")
-    if chosen.lower() in ("off", "0", "no", "none") or jax.config.read("jax_compilation_cache_dir"):
+    if chosen.lower() in ("off", "0", "no", "none") or jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         return None
     folder = (Path(chosen).expanduser() if chosen else cache() / "compiled") / _processor()
     if str(folder) in _used:

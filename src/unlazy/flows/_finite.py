@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 _GROWN = 10.0  # times 1 + the largest parameter at the start: from there on outputs may overflow, even of deep networks
 
+_SMALL = 2**27  # bytes of a state that is kept in case a later one overflows
+
+
+def is_small(state: State) -> bool:
+    """Whether another copy of a state may be kept."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= _SMALL
+
 
 def finite(driver: Driver, state: State) -> Any:
     """Whether all trained parameters are finite, for each run."""
@@ -56,7 +63,8 @@ def step_back(driver: Driver, bad: Any) -> None:
             good = _sound(driver, driver.after(driver.before, middle))[place]
             low, high = (middle, high) if good else (low, middle)
         found = driver.after(driver.before, low) if low else driver.before
-        found = found if _sound(driver, found)[place] else driver.recorded
+        if driver.recorded is not None and not _sound(driver, found)[place]:
+            found = driver.recorded
         found = with_fields(found, code=jnp.full_like(found.code, Status.not_finite.code))
         if place:
             found = jax.tree.map(lambda every, one, at=place[0]: every.at[at].set(one[at]), driver.state, found)

@@ -80,7 +80,7 @@ class Driver:
     snapshots
         The indices of save times at which the trained parameters are recorded too.
     before, recorded
-        The states before the last slice of work, and at the last save time.
+        The states before the last slice of work, and at the last save time (None if it is large).
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Driver:
         self.run_state = run_state
         self.batching: compiled.Batching = batching
         runs = 1 if batching == "one" else run_state.state.code.shape[0]
-        self.methods: list[Method] = list(method) if isinstance(method, Sequence) else [method] * runs
+        self.methods = list(method) if isinstance(method, Sequence) else [method] * runs
         self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
         self._late = {name: probe for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
@@ -122,7 +122,8 @@ class Driver:
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
-        self.before = self.recorded = self.state
+        self.before = self.state
+        self.recorded = self.state if _finite.is_small(self.state) else None
 
     @property
     def method(self) -> Method:
@@ -250,9 +251,9 @@ class Driver:
         return max(amounts)
 
     def _advance(self, budget: int) -> None:
-        self.before, state = self.state, self.after(self.state, budget)
-        self.run_state = with_fields(self.run_state, state=state)
-        _finite.step_back(self, np.logical_not(_finite.finite(self, state)))
+        self.before = self.state  # set first, so that the state before that is let go while this slice is computed
+        self.run_state = with_fields(self.run_state, state=self.after(self.state, budget))
+        _finite.step_back(self, np.logical_not(_finite.finite(self, self.state)))
 
     def after(self, state: State, steps: int) -> State:
         """Return the state some steps after another one, or where the run reaches its save time or ends."""
@@ -266,7 +267,7 @@ class Driver:
             _finite.step_back(self, _finite.overflows(self, self.state, observed))
             if np.all(failed(self.state.code)):
                 return
-            self.recorded = self.state
+            self.recorded = self.state if _finite.is_small(self.state) else None
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
