@@ -8,7 +8,7 @@ from scipy import stats
 
 from unlazy.lab import Answer, Diagnosis, fit_slope
 from unlazy.lab.answers import judged, judged_once
-from unlazy.lab.coordinates import judge_layer
+from unlazy.lab.layer_checks import judge_layer
 from unlazy.lab.rates import RateTransfer
 
 WIDTHS = (64, 128, 256, 512)

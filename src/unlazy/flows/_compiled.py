@@ -19,12 +19,15 @@ from unlazy._types import PyTree
 from unlazy.data import Dataset
 from unlazy.flows.state import JUDGED_TEST_INPUTS, State
 from unlazy.losses import Loss
-from unlazy.networks import GramForm, Layout, Network, Samples
+from unlazy.networks import GramForm, Layout, Network, Samples, split_trained
 from unlazy.networks.linear import AXIS
 from unlazy.probes.observation import Observation, Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Method
+
+# Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
+_VMAP_BYTES = 2**18
 
 Batching = Literal["one", "vmap", "map"]
 
@@ -207,3 +210,15 @@ def observed(
 
 
 observe_runs = eqx.filter_jit(observed)
+
+
+def fits_vmap(method: Method, network: Network) -> bool:
+    """Whether several runs of this kind are faster side by side than in turn.
+
+    Parameters
+    ----------
+    method, network
+        The method, resolved, and the network at the start.
+    """
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(network)[0]))
+    return size < _VMAP_BYTES and not method.one_by_one()

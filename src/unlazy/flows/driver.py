@@ -32,7 +32,7 @@ from unlazy.flows._arguments import Times, check_types
 from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
-from unlazy.networks import Network, split_trained, with_fields
+from unlazy.networks import Network, with_fields
 from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 Probes = Sequence[Observe | str] | Mapping[str, Observe | str] | Observe | str  # a name is resolved by the registry
 
-# Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
-_VMAP_BYTES = 2**18
 _SLICE_SECONDS = 0.5  # how long compiled code may run before it reports and handles Ctrl-C
 # Every slice copies the state, and the data too if runs are trained in turn. If a single step takes long, so does the
 # copy: slices are then longer, up to a limit. A step of 26 million weights took 1.0 s in slices of one, 0.7 s of eight.
@@ -175,7 +173,7 @@ class Driver:
         for one, network, some in zip(methods, networks, data, strict=True):
             one.check(network, some)
             one.loss.check(some.y)
-        together = fits_vmap(method, networks[0])
+        together = compiled.fits_vmap(method, networks[0])
         batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
         groups: list[Any] = [methods, networks, data, keys]
         stacked, network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
@@ -390,15 +388,3 @@ class Driver:
         """Return the save time that one run has reached, or is on its way to."""
         place = np.flatnonzero(self.asked == self.run_state.target)
         return float(self.stops[row].asked[place[0]]) if len(place) else self.run_state.target
-
-
-def fits_vmap(method: Method, network: Network) -> bool:
-    """Whether several runs of this kind are faster side by side than in turn.
-
-    Parameters
-    ----------
-    method, network
-        The method, resolved, and the network at the start.
-    """
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(network)[0]))
-    return size < _VMAP_BYTES and not method.one_by_one()

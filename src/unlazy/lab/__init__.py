@@ -7,12 +7,13 @@ _NAMES = {
     "answers": "Answer Diagnosis Part Saved",
     "certificates": "Certificate Kept certify keep kept",
     "clusters": "BatchSystem Dask",
-    "coordinates": "CoordinateCheck LayerCheck coordinate_check",
+    "coordinates": "CoordinateCheck coordinate_check",
     "diagnosis": "diagnose diagnose_checkpoints diagnose_widths",
     "engines": "Engine Local Serial decode",
     "fields": "parse_setting with_field",
     "gathering": "gather",
     "identity": "canonical identify",
+    "layer_checks": "LayerCheck",
     "live": "Note notes",
     "made_by": "OtherCode provenance",
     "manifest": "Entry Manifest",
@@ -34,12 +35,13 @@ if TYPE_CHECKING:
     from unlazy.lab.answers import Answer, Diagnosis, Part, Saved
     from unlazy.lab.certificates import Certificate, Kept, certify, keep, kept
     from unlazy.lab.clusters import BatchSystem, Dask
-    from unlazy.lab.coordinates import CoordinateCheck, LayerCheck, coordinate_check
+    from unlazy.lab.coordinates import CoordinateCheck, coordinate_check
     from unlazy.lab.diagnosis import diagnose, diagnose_checkpoints, diagnose_widths
     from unlazy.lab.engines import Engine, Local, Serial, decode
     from unlazy.lab.fields import parse_setting, with_field
     from unlazy.lab.gathering import gather
     from unlazy.lab.identity import canonical, identify
+    from unlazy.lab.layer_checks import LayerCheck
     from unlazy.lab.live import Note, notes
     from unlazy.lab.made_by import OtherCode, provenance
     from unlazy.lab.manifest import Entry, Manifest

@@ -22,7 +22,7 @@ exponent of the decay, which neither sizes nor changes show.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -36,8 +36,9 @@ from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent
 from unlazy.lab.answers import Saved
+from unlazy.lab.layer_checks import DECAY, FORWARD, UPDATE, LayerCheck, deviation, judge_layer, predicted_exponents
 from unlazy.lab.models import Flows, Make, checked_widths, make_models, part_of, train
-from unlazy.lab.slopes import HALFWAY, Slope, fit_slope
+from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Loss
 from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
 from unlazy.theory import abc
@@ -45,35 +46,8 @@ from unlazy.theory import abc
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_FORWARD, _UPDATE, _DECAY = "forward", "update", "decay"
 _DRAWS = 8  # of normal weights
 _SHOWN = {"size": "size at the start", "change": "change after the steps", "own": "change by its own first update"}
-
-
-@dataclasses.dataclass(frozen=True)
-class LayerCheck:
-    """The coordinate check of one layer.
-
-    Attributes
-    ----------
-    measured
-        Powers of the width: "size" of the pre-activations at the start, "change" after some steps, "own" change by the
-        layer's own first update, and the ratios "forward", "update" and "decay" that the verdict rests on.
-    predicted
-        The exponents that the parameterisation predicts for them.
-    fault
-        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them.
-    hint
-        What to do about it, in a sentence.
-    decided
-        Whether the intervals are narrow enough to tell.
-    """
-
-    measured: dict[str, Slope]
-    predicted: dict[str, float]
-    fault: str
-    hint: str
-    decided: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,8 +203,8 @@ def coordinate_check(
             what: fit_slope(widths, np.array([[run[name][what] for run in row] for row in rows]))
             for what in rows[0][0][name]
         }
-        layers[name] = judge_layer(slopes, _predicted(theory, place), adam, below)
-        below = _off(slopes[_FORWARD], theory.layers()[place].size) or 0.0
+        layers[name] = judge_layer(slopes, predicted_exponents(theory, place), adam, below)
+        below = deviation(slopes[FORWARD], theory.layers()[place].size) or 0.0
     settings = {"data": data.name, "flow": repr(chosen), "widths": list(widths), "seeds": seeds, "steps": steps}
     return CoordinateCheck(layers, settings | {"parameterisation": repr(theory)})
 
@@ -272,9 +246,9 @@ def _of_seed(
             "size": _rms(layer.preactivations),
             "change": _rms(after[name].preactivations - layer.preactivations),
             "own": _rms(own.preactivations - layer.preactivations),
-            _FORWARD: response * size,
-            _UPDATE: response * step if adam else response**2 * pace,
-        } | ({_DECAY: shrinks[name]} if shrinks.get(name) else {})
+            FORWARD: response * size,
+            UPDATE: response * step if adam else response**2 * pace,
+        } | ({DECAY: shrinks[name]} if shrinks.get(name) else {})
     if not found:
         raise UserError("No trained weight of this model is multiplied with data, so that it has no layers to check.")
     return found
@@ -332,81 +306,3 @@ def _decays(network: Network, flow: Descent) -> dict[str, float]:
         name: float(flow.rate) * rates[name] * _rms(step) / max(_rms(arrays[name]), np.finfo(float).tiny)
         for name, step in steps.items()
     }
-
-
-# ---------------------------------------------------------------- judgement
-
-
-def _predicted(theory: abc.Parameterisation, place: int) -> dict[str, float]:
-    layer, wide = theory.layers()[place], 1.0 if place else 0.0
-    a, c, x = theory.a[place], theory.rates[place], theory.layers()[place - 1].size if place else 0.0
-    update = wide / 2 + x - a - c if theory.optimiser == "adam" else wide + 2 * x - 2 * a - c
-    return {
-        "size": layer.size,
-        "change": layer.change,
-        "own": layer.own,
-        _FORWARD: layer.size,
-        _UPDATE: update,
-        _DECAY: 0.0 if layer.decay is None else layer.decay,
-    }
-
-
-def judge_layer(
-    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: float = 0.0
-) -> LayerCheck:
-    """Say what is off in one layer, if anything is.
-
-    With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
-    rate; φ ≠ 0 and γ = 0 a wrong initialisation; γ = 2φ (for Adam γ = φ) a wrong forward multiplier, which enters both.
-
-    Parameters
-    ----------
-    measured
-        The fitted powers.
-    predicted
-        The predicted exponents.
-    adam
-        Whether updates do not depend on the size of gradients.
-    below
-        By how much the exponent of the size of the layer below is off.
-    """
-    predicted = {name: value for name, value in predicted.items() if name in measured}
-    factors = {_FORWARD: 1, _UPDATE: 1 if adam else 2, _DECAY: 0}  # powers of |x| in each
-    off = {
-        name: _off(measured[name], predicted[name], power * below)
-        for name, power in factors.items()
-        if name in measured
-    }
-    phi, gamma = off[_FORWARD] or 0.0, off[_UPDATE] or 0.0
-    faults, hints = [], []
-    if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        faults, hints = ["forward multiplier"], [f"multiply its forward multiplier by m^{-phi:.1f}"]
-    elif phi:
-        faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
-    if gamma and "forward multiplier" not in faults:
-        faults, hints = [*faults, "learning rate"], [*hints, f"multiply its learning rate by m^{-gamma:.1f}"]
-    if off.get(_DECAY):
-        faults.append("weight decay")
-        hints.append(
-            f"multiply its weight decay by m^{-(off[_DECAY] or 0):.1f}, as it shrinks at another pace per step"
-        )
-    decided = all(value is not None for value in off.values())
-    hint = "; ".join(hints) or ("" if decided else "more seeds or larger widths are needed to tell")
-    sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."
-    return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
-
-
-def _off(slope: Slope, predicted: float, inherited: float = 0.0) -> float | None:
-    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that cannot be told."""
-    if not slope.values.any():  # all are 0: a read-out that starts at 0 is right at any width
-        return 0.0
-    if np.isnan(slope.exponent):
-        return None
-    nearest = float(np.clip(slope.exponent - predicted, min(0.0, inherited), max(0.0, inherited)))
-    if inherited < 0:
-        nearest = inherited  # small inputs are passed on as they are
-    wanted = predicted + nearest
-    distance = slope.exponent - wanted
-    if abs(distance) <= HALFWAY:
-        return 0.0 if max(slope.high - wanted, wanted - slope.low) < 2 * HALFWAY else None
-    return distance if not slope.low <= wanted <= slope.high else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -167,3 +167,16 @@ class Measure(NamedTuple):
         runs = [run for run, over in zip(lab.trajectories(recipe), ended, strict=True) if not over]
         answers = Counter(diagnose_checkpoints(run.start, run.final, run.data).answer.label for run in runs)
         return Found(np.nan, answers.most_common(1)[0][0])
+
+
+def measure_of(given: Mapping[str, Any]) -> Measure:
+    """Make the measure that a section ``phase`` describes."""
+    threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise UserError(f"phase.threshold: a number is wanted, not {short(threshold)}.")
+    if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
+        raise UserError(f"phase.names: the names of the regions below and above are wanted, not {short(names)}.")
+    if diverged is not None and not isinstance(diverged, str):
+        raise UserError(f"phase.diverged: the name of a region is wanted, not {short(diverged)}.")
+    more = {} if diverged is None else {"diverged": diverged}
+    return Measure(given["measure"], given.get("value", "last"), threshold, (names[0], names[1]), **more)

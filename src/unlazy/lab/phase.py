@@ -25,7 +25,7 @@ from unlazy._errors import UserError, short, suggest
 from unlazy.lab.answers import Saved
 from unlazy.lab.axes import key_of
 from unlazy.lab.expressions import Expression
-from unlazy.lab.measures import Found, Measure
+from unlazy.lab.measures import Found, Measure, measure_of
 from unlazy.lab.recipe import Recipe, read_table
 from unlazy.lab.refinement import Cell, Place, refine
 from unlazy.lab.runner import Lab
@@ -140,7 +140,7 @@ class Phase:
             for name, wanted in (("measure", str), ("x", str), ("y", str), ("value", str), ("theory", str)):
                 if not isinstance(given.get(name, ""), wanted) or (name == "measure" and name not in given):
                     raise UserError(f"phase.{name}: a text is wanted, not {short(given.get(name))}.")
-            return cls(sweep, _measure(given), **{name: given[name] for name in _ANSWERED if name in given})
+            return cls(sweep, measure_of(given), **{name: given[name] for name in _ANSWERED if name in given})
 
     def file_name(self) -> str:
         """Return a name for the file of its result, which differs if what is measured or its grid differs."""
@@ -202,18 +202,6 @@ class Phase:
 
 
 _ANSWERED = ("x", "y", "theory", "coarse")
-
-
-def _measure(given: Mapping[str, Any]) -> Measure:
-    threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise UserError(f"phase.threshold: a number is wanted, not {short(threshold)}.")
-    if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
-        raise UserError(f"phase.names: the names of the regions below and above are wanted, not {short(names)}.")
-    if diverged is not None and not isinstance(diverged, str):
-        raise UserError(f"phase.diverged: the name of a region is wanted, not {short(diverged)}.")
-    more = {} if diverged is None else {"diverged": diverged}
-    return Measure(given["measure"], given.get("value", "last"), threshold, (names[0], names[1]), **more)
 
 
 @dataclasses.dataclass(frozen=True)

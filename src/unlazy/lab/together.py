@@ -20,8 +20,8 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy.flows import Driver, Method, OnlyAtEnd, read_checkpoint
+from unlazy.flows._compiled import fits_vmap
 from unlazy.flows.checkpoints import Checkpoint, load_several
-from unlazy.flows.driver import fits_vmap
 from unlazy.flows.stops import stops_of
 from unlazy.lab import claims
 from unlazy.lab.identity import Identity, identify

@@ -392,8 +392,7 @@ class TorchLayer(Layer):
 
 
 def _numpy(tensor: Any) -> np.ndarray:
-    torch = sys.modules["torch"]
-    tensor = tensor.detach().cpu()
+    torch, tensor = sys.modules["torch"], tensor.detach().cpu()
     return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy().copy()
 
 
