@@ -28,8 +28,14 @@ def sparing(function=None, **options):
 
 
 def _states_shapes(function):
-    hints = function.__annotations__.values()
-    hints = [eval(one, function.__globals__) if isinstance(one, str) else one for one in hints]
+    """Whether an annotation is one of jaxtyping; if a name is only known to type checkers, its check is made again."""
+    try:
+        hints = [
+            eval(one, function.__globals__) if isinstance(one, str) else one
+            for one in function.__annotations__.values()
+        ]
+    except NameError:
+        return True
     return any("jaxtyping." in repr(one) and "[" in repr(one) for one in hints)
 
 

@@ -85,10 +85,14 @@ def test_long_times_cost_little_and_coordinates_do_not_matter():
     [
         (Exponential(Logistic()), NETWORK, "needs a quadratic loss"),
         (Exponential(tolerance=0.0), NETWORK, "below rounding error"),
-        (Exponential(tolerance=float("nan")), NETWORK, "below rounding error"),
         (Exponential(step=-1.0), NETWORK, "must be positive"),
     ],
 )
 def test_what_it_cannot_do_is_refused(flow, network, message):
     with pytest.raises(UserError, match=message):
         flow(network, DATA, [1.0])
+
+
+def test_a_tolerance_is_a_number():
+    with pytest.raises(UserError, match="tolerance = nan is not a finite number"):
+        Exponential(tolerance=float("nan"))

@@ -17,7 +17,7 @@ from unlazy._errors import UserError
 from unlazy._registry import members
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Cosine, Descent, GradientFlow, Linearised, Momentum, StepDecay
-from unlazy.lab import Recipe, Times, build, instantiate, parse, read
+from unlazy.lab import Phase, Recipe, Sweep, Times, build, instantiate, parse, read
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import Infinite, Network, Quadratic, RandomLayers, TangentModel, Zipf, asymmetrical, ntk
 from unlazy.probes import ActiveShare, Kernel, TrainLoss
@@ -521,7 +521,8 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_are_good_recipes(path):
-    recipe = read(path)
+    several = {"sweep": Sweep.read, "phase": lambda path: Phase.read(path).sweep}.get(path.name.partition("_")[0])
+    recipe = several(path).points()[0].recipe if several else read(path)
     smaller = {**recipe.data, "n": 4} if "n" in recipe.data else recipe.data
     made = instantiate(msgspec.structs.replace(recipe, data=smaller, seeds=1))
     assert isinstance(made.networks[0], Network)

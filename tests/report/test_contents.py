@@ -13,7 +13,8 @@ from unlazy.lab import parse, read, read_run
 from unlazy.report import gather, records, reproduce, write_report
 from unlazy.report.contents import seeds, toml
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+EXAMPLES = [path for path in FILES if not path.name.startswith(("phase_", "sweep_"))]  # of one run each
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
