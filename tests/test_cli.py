@@ -513,8 +513,9 @@ def measure():
 """
 
 
-def test_a_benchmark_is_measured(call, tmp_path):
+def test_a_benchmark_is_measured(call, tmp_path, monkeypatch):
     (tmp_path / "benchmarks").mkdir()
+    monkeypatch.setattr(cli.experiments, "BENCHMARKS", tmp_path / "benchmarks")
     (tmp_path / "benchmarks" / "fake.py").write_text(BENCHMARK)
     (tmp_path / "benchmarks" / "_helper.py").write_text("raise RuntimeError")
     status, out, err = call("bench")
@@ -524,6 +525,12 @@ def test_a_benchmark_is_measured(call, tmp_path):
     assert "Measuring fake" in err
     (row,) = strict_json(call("bench", "fake", "--json")[1])
     assert {"name", "ratio", "baseline_seconds", "seconds", "error"} <= set(row)
+
+
+def test_benchmarks_of_the_current_folder_are_not_run(call, tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "fake.py").write_text("raise RuntimeError")
+    assert call("bench", "fake")[0] == 2
 
 
 def test_rows_too_wide_for_a_table_are_lists(capsys):

@@ -210,7 +210,7 @@ def test_lists_integers_and_frames_become_arrays():
 
 
 def test_one_precision_for_all_parts():
-    data = Dataset(jnp.ones((2, 1), jnp.float32), np.ones(2), np.ones((1, 1), np.float16), [1])
+    data = Dataset(jnp.ones((2, 1), jnp.float32), np.ones(2), np.ones((1, 1), np.float32), [1])
     assert {leaf.dtype for leaf in jax.tree.leaves(data)} == {jnp.dtype("float64")}
     assert Dataset(jnp.ones((2, 1), jnp.float32), jnp.ones(2, jnp.float32)).x.dtype == jnp.float32
 
@@ -221,8 +221,8 @@ WRONG = {
     "objects": (lambda: Dataset([[object()]], [1]), "holds Python objects"),
     "complex": (lambda: Dataset([[1j]], [1]), "holds complex numbers"),
     "dates": (lambda: Dataset(np.array([["2026-01-01"]], "M8[D]"), [1]), "holds dates"),
-    "a word": (lambda: Dataset("abc", [1]), "x of data set 'data' is a str"),
-    "no targets": (lambda: Dataset([[1.0]], None), "has no training inputs or no targets"),
+    "a word": (lambda: Dataset("abc", [1]), "x = 'abc' is not an array"),
+    "no targets": (lambda: Dataset([[1.0]], None), "y = None is not an array"),
     "one axis": (
         lambda: Dataset([1.0, 2.0], [1, 2]),
         r"inputs of shape \(2,\) .* for one input per sample, give x\[:,",

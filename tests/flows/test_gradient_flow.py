@@ -141,7 +141,7 @@ def test_going_on_with_another_tolerance():
     ("options", "message"),
     [
         ({"tolerance": 0.0}, "positive number"),
-        ({"tolerance": float("nan")}, "positive number"),
+        ({"tolerance": float("nan")}, "not a finite number"),
         ({"memory": -1.0}, "positive number of GiB"),
         ({"memory": 1e-6}, "allowed by `memory`"),
         ({"devices": 1000}, "devices = 1000 is not possible"),

@@ -276,10 +276,10 @@ def test_other_ends_are_said():
     ("options", "message"),
     [
         ({"tolerance": 0.0}, "below rounding error"),
-        ({"tolerance": float("nan")}, "below rounding error"),
+        ({"tolerance": float("nan")}, "not a finite number"),
         ({"step": 0.0}, "must be positive"),
         ({"step": -1.0}, "must be positive"),
-        ({"step": float("nan")}, "must be positive"),
+        ({"step": float("nan")}, "not a finite number"),
     ],
 )
 def test_what_it_cannot_do_is_refused(options, message):

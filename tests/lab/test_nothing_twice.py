@@ -355,7 +355,7 @@ def test_a_file_that_reads_other_files_is_refused(tmp_path):
     (tmp_path / "secret").write_bytes(b"12345678")
     with h5py.File(tmp_path / "x.nc", "w") as file:
         file.create_dataset("a", (1,), "f8", external=[(str(tmp_path / "secret"), 0, 8)])
-    with pytest.raises(UserError, match="is not a whole stored run"):
+    with pytest.raises(UserError, match="is stored in another file"):
         read_run(tmp_path / "x.nc")
 
 

@@ -245,7 +245,7 @@ def test_a_cut_result_is_not_silently_computed_again(lab, recipe):
     lab.run(recipe)
     path = lab.store.path(recipe)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UserError, match="is not a whole stored run"):
+    with pytest.raises(UserError, match="is cut short or damaged"):
         lab.run(recipe)
 
 

@@ -25,6 +25,8 @@ from unlazy.cli.application import (
     screen,
 )
 
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"  # never that of the current folder, which may be anybody's
+
 
 @app.command
 @interruptible
@@ -236,7 +238,7 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     """
     from unlazy.report.terminal import print_benchmarks
 
-    folder = Path(__file__).parents[3] / "benchmarks"  # never that of the current folder, which may be anybody's
+    folder = BENCHMARKS
     if not folder.is_dir():
         raise UserError(
             "The benchmarks are not part of the installed package: install unlazy from a clone of the source "

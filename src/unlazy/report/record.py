@@ -276,7 +276,7 @@ def read_record(path: Path) -> Record:
         raise UserError(
             f"'{path}' is not a complete record ({error}): delete it and reproduce the panel again."
         ) from None
-    return msgspec.structs.replace(record, figure=figure)
+    return msgspec.structs.replace(record, figure=figure, figure_sha256="")
 
 
 def _updated(content: dict[str, Any]) -> dict[str, Any]:
