@@ -176,7 +176,7 @@ def test_a_recipe_is_run_and_kept(call, recipe, tmp_path, monkeypatch):
     status, out, err = call("run", recipe, "--json")
     answer = strict_json(out)
     assert (status, err) == (0, "")
-    assert set(answer) == {"run", "status", "seconds", "last"}
+    assert set(answer) == {"run", "status", "seconds", "last", "nonfinite"}
     assert answer["status"] == ["finished"]
     with xr.open_dataset(answer["run"]) as run:
         assert answer["last"]["train-loss"] == pytest.approx(float(run["train-loss"][0, -1]), rel=1e-12)
@@ -661,8 +661,8 @@ def test_ctrl_c_is_status_130(call, recipe, monkeypatch):
 def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     record = Driver._record
 
-    def stop(self):
-        record(self)
+    def stop(self, check=False):
+        record(self, check)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Driver, "_record", stop)

@@ -220,7 +220,7 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
     try:
         _write(record, lab.store.folder)
     except UserError as error:
-        if os.access(lab.store.folder, os.W_OK):
+        if not lab.store.folder.is_dir() or os.access(lab.store.folder, os.W_OK):
             raise
         # The results of a read-only folder can be shown all the same.
         warnings.warn(str(error), Notice, stacklevel=2)
