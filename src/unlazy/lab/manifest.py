@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy._files import CHECKSUM, atomic_write, writing
+from unlazy._files import atomic_write, writing
+from unlazy._plain import DamagedError, parse_json, read_text, seal, unseal
 
 SUFFIX = ".sweep.json"
 
@@ -72,8 +72,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         path
             The file, whose name ends in ``.sweep.json``.
         """
-        plain = msgspec.to_builtins(self)
-        whole = json.dumps(plain | {CHECKSUM: _checksum(plain)}, indent=1, ensure_ascii=False)
+        whole = json.dumps(seal(msgspec.to_builtins(self)), indent=1, ensure_ascii=False)
         with writing("The list of runs", path, "choose another --out"), atomic_write(path) as temporary:
             temporary.write_text(whole, encoding="utf-8")
         return path
@@ -89,22 +88,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """
         again = "delete it and call `unlazy sweep` again."
         try:
-            plain = json.loads(Path(path).read_text(encoding="utf-8"))
-            given = plain.pop(CHECKSUM)
-            found = msgspec.convert(plain, cls)
+            plain, sealed = unseal(parse_json(read_text(Path(path))))
+            if not sealed:
+                raise DamagedError("it has no checksum")
+            return msgspec.convert(plain, cls)
         except FileNotFoundError:
             raise UserError(f"There is no sweep at '{path}'.") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"'{path}' is not the whole list of a sweep's runs ({type(error).__name__}): {again}"
-            ) from None
-        if given != _checksum(plain):
-            raise UserError(f"'{path}' was changed or damaged after it was stored (its checksum is wrong): {again}")
-        return found
-
-
-def _checksum(plain: Any) -> str:
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+            raise UserError(f"'{path}' is not the whole list of a sweep's runs ({error}): {again}") from None
 
 
 def words(value: Any) -> str:
