@@ -68,10 +68,12 @@ def read(path: Path) -> xr.Dataset:
         variables, coordinates = {}, {}
         for name, stored in file.items():
             attributes = _attributes(stored)
-            scale = stored.is_scale
+            # By attributes: HDF5's own functions for dimension scales abort the process on some damaged files.
+            scale = np.bytes_(stored.attrs.get("CLASS", b"")) == b"DIMENSION_SCALE"
             if scale and np.bytes_(stored.attrs.get("NAME", b"")).startswith(_NO_VARIABLE.partition("{")[0].encode()):
                 continue
-            dimensions = [name] if scale else [str(axis[0].name).rpartition("/")[2] for axis in stored.dims]
+            scales = [] if scale else stored.attrs.get("DIMENSION_LIST", [])
+            dimensions = [name] if scale else [str(file[one[0]].name).rpartition("/")[2] for one in scales]
             truth = attributes.pop("dtype", None) == "bool"
             values = np.asarray(stored[()]).astype(stored.dtype.newbyteorder("="))
             found = (dimensions, values.astype(bool) if truth else values, attributes)

@@ -22,7 +22,7 @@ import msgspec
 from unlazy._errors import UserError
 from unlazy.lab.identity import identify
 from unlazy.lab.made_by import OtherCode, provenance
-from unlazy.lab.recipe import Recipe, parse
+from unlazy.lab.recipe import Recipe, Times
 from unlazy.lab.together import MOST_ROWS, attempt_all
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def perform(text: bytes, tell: Told | None = None) -> bytes:
     known = set(sys.path)
     sys.path += [one for one in task.path if one not in known]
     lab = Lab(task.folder, tell, task.fresh, task.snapshots)
-    recipes = [parse(json.loads(one)) for one in task.recipes.values()]
+    recipes = [_unpacked(one) for one in task.recipes.values()]
     outcomes: dict[str, str | None] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", OtherCode)
@@ -216,6 +216,13 @@ def perform(text: bytes, tell: Told | None = None) -> bytes:
                     outcomes[recipe.digest] = str(error)
     notices = [str(one.message) for one in caught if issubclass(one.category, OtherCode)]
     return msgspec.json.encode(Report(outcomes=outcomes, notices=notices))
+
+
+def _unpacked(text: str) -> Recipe:
+    """Read a recipe so that its digest is the same: `parse` would make 1.0 of a time 1 that was given in Python."""
+    table = json.loads(text)
+    times = table.pop("times")
+    return Recipe(**table, times=Times(**times) if isinstance(times, dict) else times)
 
 
 def perform_anywhere(text: bytes, tell: Told | None = None) -> bytes:
@@ -246,7 +253,7 @@ def _check_members(task: Task) -> None:
     if _refusal(task):
         return
     sys.path += [one for one in task.path if one not in sys.path]
-    identify(parse(json.loads(next(iter(task.recipes.values())))))
+    identify(_unpacked(next(iter(task.recipes.values()))))
 
 
 def _refusal(task: Task) -> str:
