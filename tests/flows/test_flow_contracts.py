@@ -97,7 +97,7 @@ def test_seeds_together_are_seeds_apart(flow, data):
 
 
 def test_large_seeds_run_in_turn(data, monkeypatch):
-    monkeypatch.setattr("unlazy.flows.driver._VMAP_BYTES", 0)
+    monkeypatch.setattr("unlazy.flows._compiled._VMAP_BYTES", 0)
     networks = [TwoLayer(12, 3, key=jax.random.key(seed)) for seed in range(2)]
     sets = [data, eqx.tree_at(lambda d: d.y, data, -data.y)]
     for network, one, run in zip(networks, sets, Descent().over_seeds(networks, sets, [3.0]), strict=True):

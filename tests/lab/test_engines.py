@@ -266,8 +266,9 @@ def test_a_dask_cluster(tmp_path):
 def test_a_batch_system(tmp_path):
     pytest.importorskip("dask_jobqueue")
     options = tmp_path / "options.toml"
-    text = 'jobs = 1\ncores = 1\nprocesses = 1\nmemory = "2GB"\nhost = "127.0.0.1"\n'
-    options.write_text(text + f'log_directory = "{tmp_path}"\n')
+    text = 'jobs = 1\ncores = 1\nprocesses = 1\nmemory = "2GB"\n'
+    hosts = 'scheduler_options = { host = "127.0.0.1", dashboard_address = ":0" }\n'
+    options.write_text(text + f'log_directory = "{tmp_path}"\n' + hosts)
     found = Lab(tmp_path / "runs").run_all(several(2), engine=BatchSystem.read("local", options))
     assert len(found) == 2
     assert found["r1"].attrs["finished"]

@@ -21,7 +21,8 @@ def test_random_kills_of_workers_and_client_change_no_bit(kills, tmp_path):
     path = tmp_path / "killed.toml"
     table = kills.TABLE | {"times": {"end": 5000.0, "count": 51}, "sweep": {"seed": [0, 1, 2]}}
     path.write_text(tomli_w.dumps(table))
-    assert kills.start(path, tmp_path / "whole").wait() == 0
+    with kills.start(path, tmp_path / "whole") as whole:
+        assert whole.wait() == 0
     killed, stopped, message = kills.disturbed(path, tmp_path / "killed", 2, 1, 0, 2.0)
     assert (killed, stopped) == (2, 1), message
     assert len(list((tmp_path / "killed").glob("*.nc"))) == 6

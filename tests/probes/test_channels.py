@@ -115,7 +115,7 @@ def test_log_ratios_of_neurons():
         look(LogRatios(block=3, units="neurons"), network)
     with pytest.raises(UserError, match="not negative"):
         LogRatios(eps=-1.0)
-    with pytest.raises(UserError, match="'channels' or 'neurons'"):
+    with pytest.raises(UserError, match="'channels', 'neurons'"):
         look(LogRatios(units="weights"), network)
 
 

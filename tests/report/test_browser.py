@@ -3,6 +3,7 @@
 Where Chromium or Playwright is missing, these tests say so and what they did not look at; `.ci/run` installs both.
 """
 
+import json
 import re
 import threading
 
@@ -240,6 +241,8 @@ def test_a_figure_that_is_an_attack_is_harmless(opened, report):
     for path in (report.parent / "panels").glob("chen2022-fig1-quick.*"):
         text = path.read_text(encoding="utf-8")
         attack = '<script>window.bad=3</script><image href="x" onerror="window.bad=4"/><g onload="window.bad=5"/></svg>'
+        if path.suffix == ".json":  # without checksums, as older records are
+            text = json.dumps({name: one for name, one in json.loads(text).items() if name != "checksum"})
         (folder / "panels" / path.name).write_text(text.replace("</svg>", attack), encoding="utf-8")
     page = opened(path=write_report(gather([folder]), folder / "report.html"))
     assert page.locator(".plot svg").count() == 1

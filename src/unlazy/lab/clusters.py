@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import operator
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,11 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 20.0  # seconds in which a scheduler answers
 _LOOK = 2.0  # seconds between two looks at the progress of runs
-_BATCH_SYSTEMS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "local": "local.LocalCluster"}  # in dask-jobqueue
+_BATCH_SYSTEMS = {  # their modules and classes
+    "slurm": ("dask_jobqueue", "SLURMCluster"),
+    "pbs": ("dask_jobqueue", "PBSCluster"),
+    "local": ("dask_jobqueue.local", "LocalCluster"),
+}
 
 
 def _needs(module: str) -> Any:
@@ -58,6 +61,8 @@ class Dask(Engine):
         try:
             self._client = distributed.Client(self._target(), timeout=_TIMEOUT, set_as_default=False)
             self.workers = max(1, len(self._places()))
+        except UserError:
+            raise
         except (OSError, TimeoutError, ValueError) as error:
             known = "start one by 'dask scheduler', and workers by 'dask worker ADDRESS'"
             text = f"No Dask scheduler answers at '{self.address}' ({reason(error)}): {known}."
@@ -170,9 +175,10 @@ class BatchSystem(Dask):
         return cls(system, read_table(path))
 
     def _target(self) -> Any:
-        module = _needs("dask_jobqueue")
+        module, name = _BATCH_SYSTEMS[self.system]
+        make = getattr(_needs(module), name)
         try:
-            self._cluster = operator.attrgetter(_BATCH_SYSTEMS[self.system])(module)(**self.options)
+            self._cluster = make(**self.options)
             self._cluster.scale(jobs=self.jobs)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             self._end()
