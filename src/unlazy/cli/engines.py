@@ -5,21 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from unlazy._errors import UserError
-from unlazy.cli.application import count
 
 if TYPE_CHECKING:
     from unlazy.lab import Engine
-
-Workers = Annotated[int, Parameter(converter=count)]
-Cluster = Annotated[str | None, Parameter(name="--cluster")]
-Slurm = Annotated[Path | None, Parameter(name="--slurm")]
-Pbs = Annotated[Path | None, Parameter(name="--pbs")]
-Jobs = Annotated[int | None, Parameter(name="--print-array", converter=count)]
 
 _SCRIPT = """#!/bin/bash
 #SBATCH --job-name={name}

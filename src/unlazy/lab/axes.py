@@ -20,16 +20,9 @@ _TRIES = 100  # draws for each point that is wanted, before a random part is sai
 
 
 def flat(table: Any, where: str, leaf: Callable[[Any], bool]) -> Fields:
-    """Return the fields of a table that may be written as ``"network.width"`` or, nested, as ``network.width``.
+    """Return the fields of a table, which may be written as ``"network.width"`` or, nested, as ``network.width``.
 
-    Parameters
-    ----------
-    table
-        The table.
-    where
-        Its place in the file, for error messages.
-    leaf
-        Whether something is the value of a field, and not a table of fields.
+    ``leaf`` tells the value of a field from a table of fields; ``where`` is the place in the file, for error messages.
     """
     if not isinstance(table, Mapping):
         raise UserError(f"{where}: a table of fields is wanted, not {short(table)}.")
@@ -58,15 +51,9 @@ def is_range(node: Any) -> bool:
 
 
 def values_of(given: Any, where: str) -> list[Any]:
-    """Return the values of one axis: a list, or evenly spaced numbers between two ends.
+    """Return the values of one axis: those of a list, or evenly spaced numbers between two ends.
 
-    Parameters
-    ----------
-    given
-        A list, or a table with ``from``, ``to``, ``count`` and ``spacing`` (``"linear"``, the default, or ``"log"``).
-        If both ends are written as whole numbers, all values are rounded to whole numbers.
-    where
-        The place in the file, for error messages.
+    If both ends are written as whole numbers, all values are rounded to whole numbers.
     """
     if isinstance(given, list):
         found = given
@@ -109,13 +96,7 @@ def _number(value: Any) -> bool:
 
 
 def key_of(value: Any) -> str:
-    """Return text that is equal for equal values, whether 1 or 1.0 is written.
-
-    Parameters
-    ----------
-    value
-        A value of a field.
-    """
+    """Return text that is equal for equal values of a field, whether 1 or 1.0 is written."""
 
     def plain(one: Any) -> Any:
         if isinstance(one, Mapping):
@@ -131,29 +112,13 @@ def key_of(value: Any) -> str:
 
 
 def grid(table: Any, where: str = "sweep.grid") -> list[list[Fields]]:
-    """Return one part for each field, with a point for each of its values.
-
-    Parameters
-    ----------
-    table
-        A list, or a range, for each field.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part for each field, with a point for each value in its list or range."""
     given = flat(table, where, is_range)
     return [[{field: one} for one in values_of(value, f"{where}.{field}")] for field, value in given.items()]
 
 
 def zipped(table: Any, where: str = "sweep.zip") -> list[Fields]:
-    """Return one part that takes the first values of all fields together, then the second values, and so on.
-
-    Parameters
-    ----------
-    table
-        A list, or a range, for each field, all of the same length.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part that takes the first values of all lists together, then the second values, and so on."""
     given = flat(table, where, is_range)
     if not given:
         raise UserError(f"{where}: there is no field in it.")
@@ -179,17 +144,10 @@ _LAWS: dict[str, Callable[[np.random.Generator, Any, Any], Any]] = {
 
 
 def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
-    """Return one part of randomly drawn points, all different; with a larger ``count`` the first ones stay the same.
+    """Return one part of ``count`` different random points; with a larger ``count`` the first ones stay the same.
 
-    Parameters
-    ----------
-    table
-        ``count``, ``seed`` (0 if omitted), and for each field ``{ uniform = [low, high] }``, ``log-uniform``,
-        ``integer``, ``log-integer`` (both ends included) or ``{ choice = [...] }``.
-    limit
-        The largest ``count`` that is allowed.
-    where
-        The place in the file, for error messages.
+    The table has ``count``, ``seed`` (0 if omitted), and a law for each field: ``{ uniform = [low, high] }``,
+    ``log-uniform``, ``integer``, ``log-integer`` (both ends included) or ``{ choice = [...] }``.
     """
     if not isinstance(table, Mapping):
         raise UserError(f"{where}: a table with count and fields is wanted, not {short(table)}.")
@@ -237,15 +195,7 @@ def _draw(name: str, ends: Any, where: str) -> Callable[[np.random.Generator], A
 
 
 def explicit(tables: Any, where: str = "sweep.points") -> list[Fields]:
-    """Return one part of the given points.
-
-    Parameters
-    ----------
-    tables
-        A list of tables, each with values of the same fields.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part of the given points, which must all have the same fields."""
     if not isinstance(tables, list) or not tables:
         raise UserError(f"{where}: a list of tables of fields is wanted, not {short(tables)}.")
     found = [flat(one, f"{where}[{index}]", lambda _: False) for index, one in enumerate(tables)]
@@ -261,12 +211,6 @@ def explicit(tables: Any, where: str = "sweep.points") -> list[Fields]:
 
 
 def product(parts: list[list[Fields]]) -> Iterator[Fields]:
-    """Combine each point of a part with each of the others; the last part changes fastest.
-
-    Parameters
-    ----------
-    parts
-        The parts, with different fields.
-    """
+    """Combine each point of a part with each of the others; the last part changes fastest."""
     for chosen in itertools.product(*parts):
         yield {field: value for one in chosen for field, value in one.items()}

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unlazy._errors import UserError, suggest
@@ -128,9 +127,7 @@ class Dask(Engine):
             if note.digest in ours:
                 lab.tell(parse(json.loads(ours[note.digest])), min(note.share, 0.999), f"t = {note.clock:g}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Close the connection. Tasks that a worker has begun go on there, and what they compute is stored."""
         if self._client is not None:
             self._client.close(timeout=_TIMEOUT)
@@ -200,8 +197,6 @@ class BatchSystem(Dask):
             self._cluster.close(timeout=_TIMEOUT)
             self._cluster = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def close(self) -> None:
+        super().close()
         self._end()

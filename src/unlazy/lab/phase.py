@@ -1,14 +1,6 @@
 """Phase diagrams: two fields of a recipe against a quantity of its runs, computed only near the boundary.
 
-[sweep]
-network.readout = { from = 0.1, to = 100.0, count = 17, spacing = "log" }
-network.width = { from = 16, to = 1024, count = 13, spacing = "log" }
-
-[phase]
-measure = "kernel.drift"
-threshold = 0.1
-names = ["lazy", "rich"]
-theory = "network.readout = 10"
+The file is a sweep over two fields with a section ``[phase]``; docs/sweeps.md has an example.
 """
 
 from __future__ import annotations
@@ -98,12 +90,8 @@ class Phase:
 
         Parameters
         ----------
-        path
-            The file.
-        settings
-            Fields and their values, which replace those of the file.
-        limit
-            The largest number of points of the grid.
+        path, settings, limit
+            As for `Sweep.read`.
         """
         return cls.parse(read_table(path), settings, limit, path.name)
 
@@ -119,14 +107,8 @@ class Phase:
 
         Parameters
         ----------
-        table
-            The content of the file.
-        settings
-            Fields and their values, which replace those of the file.
-        limit
-            The largest number of points of the grid.
-        where
-            A name for the table in error messages.
+        table, settings, limit, where
+            As for `Sweep.parse`.
         """
         sweep = Sweep.parse(table, settings, limit, where)
         with located(where):

@@ -16,15 +16,7 @@ Cell = tuple[int, int, int, int]  # first and last index along the first axis, t
 
 
 def coarse_indices(count: int, most: int) -> list[int]:
-    """Return at most ``most`` of the indices 0, ..., count - 1, as evenly spaced as possible, with both ends.
-
-    Parameters
-    ----------
-    count
-        Number of indices.
-    most
-        Number of indices to choose, at least 2.
-    """
+    """Return at most ``most`` of the indices 0 to ``count`` - 1, evenly spaced and with both ends."""
     return sorted(set(np.linspace(0, count - 1, min(most, count)).round().astype(int).tolist()))
 
 

@@ -185,10 +185,8 @@ class Lab:
         ----------
         sweep
             The sweep.
-        workers
-            Number of processes, as for `run_all`.
-        engine
-            What carries out the work instead, as for `run_all`.
+        workers, engine
+            As for `run_all`.
         part
             ``"i/N"``: only the i-th of N parts of the points, counted from 0.
         """
@@ -256,12 +254,8 @@ class Lab:
 
         Parameters
         ----------
-        sweep
-            The sweep, or the list of its runs, or the file of that list.
-        probes
-            The probes to return; all that have one number per seed and time if omitted.
-        grid
-            Whether each swept field is a dimension, as for `unlazy.lab.gather`.
+        sweep, probes, grid
+            As for `unlazy.lab.gather`.
         """
         return gather(sweep, self.store.folder, probes=probes, grid=grid)
 

@@ -17,6 +17,7 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._signals import check
+from unlazy.lab import claims
 from unlazy.lab.engines import Engine, Local, Serial
 from unlazy.lab.identity import Identity, identify
 from unlazy.lab.made_by import OtherCode
@@ -111,7 +112,7 @@ class Schedule:
             return self.failed
         self.lab.store.prepare()
         try:
-            with self.engine:
+            with self.engine, claims.present(self.lab.store.claims):
                 tasks = plan_tasks(self.lab, waiting, self.together, self.engine.workers)
                 while tasks:
                     tasks = self._round(tasks)
