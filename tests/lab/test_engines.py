@@ -188,7 +188,7 @@ def test_an_interrupted_group_goes_on_together_or_alone_with_the_same_bits(tmp_p
         if share > 0.3:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="0 of 4 runs are stored, and the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="0 of 4 runs are stored, and the same command continues"):
         Lab(tmp_path / "runs", stop).run_all(wanted)
     lab = Lab(tmp_path / "runs")
     assert all(lab.store.checkpoint(one).exists() for one in wanted.values())
@@ -211,7 +211,7 @@ def test_a_full_disk_stops_with_a_sentence_and_goes_on_later(tmp_path, monkeypat
         return real(path)
 
     monkeypatch.setattr("unlazy.lab.tracks.atomic_write", full)
-    with pytest.raises(UserError, match=r"3 of 3 runs failed.*No space left on device.*the same command goes on"):
+    with pytest.raises(UserError, match=r"3 of 3 runs failed.*No space left on device.*the same command continues"):
         lab.run_all(wanted)
     assert len(list(tmp_path.glob("*.checkpoint"))) == 3
     monkeypatch.undo()

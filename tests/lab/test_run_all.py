@@ -131,7 +131,7 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
         if 0.1 < share < 1:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="0 of 2 runs are stored, and the same command goes on from there"):
+    with pytest.raises(KeyboardInterrupt, match="0 of 2 runs are stored, and the same command continues from there"):
         Lab(tmp_path / "runs", stop).run_all(wanted, workers=2)
     store = Lab(tmp_path / "runs").store
     assert any(store.checkpoint(one).exists() for one in wanted.values())

@@ -43,7 +43,7 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
     """Convert an option to a whole number of at least 1."""
     text = tokens[0].value
     if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would round 1.5 to 2
-        raise UserError(f"a whole number of at least 1 was wanted, not {text}.")
+        raise UserError(f"expected a whole number of at least 1, not {text}.")
     return int(text)
 
 
@@ -80,7 +80,7 @@ def interruptible(command: Callable[P, int]) -> Callable[P, int]:
 
 
 def begin() -> None:
-    """Compute in 64 bits, and keep compiled code for other commands."""
+    """Compute in 64 bits, and store compiled code for other commands."""
     import jax
 
     from unlazy._compilation import use_cache

@@ -20,7 +20,7 @@ _SCRIPT = """#!/bin/bash
 #SBATCH --time=04:00:00
 #SBATCH --signal=TERM@120
 #SBATCH --output={name}-%A-%a.log
-# Two minutes before the time is over the runs save their state: submit the script again, and they go on.
+# Two minutes before the time is over the runs save their state: submit the script again, and they continue.
 
 cd {folder}
 exec {command} --part "$SLURM_ARRAY_TASK_ID/{jobs}"

@@ -67,7 +67,7 @@ def sweep(
     log-uniform = [1e-3, 1.0] }`; `[[sweep.points]]` gives points one by one; all of these are combined with each other.
     `[sweep.derived]` computes fields from others, as in `flow.rate = "0.1 / network.width"`.
 
-    Only what is not stored yet is computed, and after Ctrl-C the same command goes on. The list of runs is written to
+    Only what is not stored yet is computed, and after Ctrl-C the same command continues. The list of runs is written to
     OUT as NAME-DIGEST.sweep.json. The exit status is 0 if every run reached its last time and 1 otherwise.
 
     Parameters
@@ -144,8 +144,8 @@ def phase(
     measured boundary.
 
     A coarse grid is run first (`coarse = 5` values along each axis), then only cells with different regimes in them.
-    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command goes on. The map and its numbers
-    are written to OUT/diagnoses, where `unlazy report` finds them.
+    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command continues. The map and its
+    numbers are written to OUT/diagnoses, where `unlazy report` finds them.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def flat(table: Any, where: str, leaf: Callable[[Any], bool]) -> Fields:
     ``leaf`` tells the value of a field from a table of fields; ``where`` is the place in the file, for error messages.
     """
     if not isinstance(table, Mapping):
-        raise UserError(f"{where}: a table of fields is wanted, not {short(table)}.")
+        raise UserError(f"{where}: expected a table of fields, not {short(table)}.")
 
     def walk(node: Any, name: str) -> Iterator[tuple[str, Any]]:
         if not isinstance(node, Mapping) or "kind" in node or leaf(node):
@@ -61,7 +61,7 @@ def values_of(given: Any, where: str) -> list[Any]:
         found = _spaced(given, where)
     else:
         how = 'a list of values, or { from = 0.1, to = 10.0, count = 5, spacing = "log" }'
-        raise UserError(f"{where}: {how} is wanted, not {short(given)}.")
+        raise UserError(f"{where}: expected {how}, not {short(given)}.")
     if not found:
         raise UserError(f"{where}: the list is empty, so there is nothing to run: give at least one value.")
     seen: dict[str, int] = {}
@@ -126,7 +126,7 @@ def zipped(table: Any, where: str = "sweep.zip") -> list[Fields]:
     for field, value in given.items():
         lists[field] = _spaced(value, f"{where}.{field}") if is_range(value) else value
         if not isinstance(lists[field], list) or not lists[field]:
-            raise UserError(f"{where}.{field}: a list of at least one value is wanted, not {short(value)}.")
+            raise UserError(f"{where}.{field}: expected a list of at least one value, not {short(value)}.")
     lengths = {field: len(one) for field, one in lists.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{field} has {count}" for field, count in lengths.items())
@@ -150,7 +150,7 @@ def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
     ``log-uniform``, ``integer``, ``log-integer`` (both ends included) or ``{ choice = [...] }``.
     """
     if not isinstance(table, Mapping):
-        raise UserError(f"{where}: a table with count and fields is wanted, not {short(table)}.")
+        raise UserError(f"{where}: expected a table with count and fields, not {short(table)}.")
     known = {*_LAWS, "choice"}
     rest = {name: one for name, one in table.items() if name not in ("count", "seed")}
     given = flat(rest, where, lambda node: len(node) == 1 and isinstance(next(iter(node.values())), list))
@@ -158,7 +158,7 @@ def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
     seed: Any = table.get("seed", 0)
     for name, value, least in (("count", count, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"{where}.{name}: a whole number of at least {least} is wanted, not {short(value)}.")
+            raise UserError(f"{where}.{name}: expected a whole number of at least {least}, not {short(value)}.")
     if count > limit:
         raise UserError(f"{where}.count: {count:,} points are more than the limit of {limit:,}: raise it with --limit.")
     if not given:
@@ -197,7 +197,7 @@ def _draw(name: str, ends: Any, where: str) -> Callable[[np.random.Generator], A
 def explicit(tables: Any, where: str = "sweep.points") -> list[Fields]:
     """Return one part of the given points, which must all have the same fields."""
     if not isinstance(tables, list) or not tables:
-        raise UserError(f"{where}: a list of tables of fields is wanted, not {short(tables)}.")
+        raise UserError(f"{where}: expected a list of tables of fields, not {short(tables)}.")
     found = [flat(one, f"{where}[{index}]", lambda _: False) for index, one in enumerate(tables)]
     for index, one in enumerate(found):
         lacking = [field for field in found[0] if field not in one]

@@ -26,7 +26,7 @@ from unlazy.lab.tasks import Lost, Report, Task, perform, perform_anywhere
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
-_WAIT = 0.2  # seconds between two looks at signals
+_WAIT = 0.2  # seconds after which signals are noticed
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 

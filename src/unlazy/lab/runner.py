@@ -37,14 +37,14 @@ from unlazy.networks import Network
 Told = Callable[[Recipe, float, str], None]  # (recipe, fraction done, what is being done)
 
 _WAIT = 0.2  # seconds before a recipe is tried again that another process is computing
-_KEPT = "What was computed is kept: the same command goes on from there."
+_KEPT = "What was computed is stored: the same command continues from there."
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C was pressed, and the state has been saved."""
 
     def __init__(self, recipe: Recipe, share: float, fresh: bool) -> None:
-        rest = "--fresh starts over" if fresh else "the same command goes on from there"
+        rest = "--fresh starts over" if fresh else "the same command continues from there"
         super().__init__(f"'{recipe.name}' was interrupted at {share:.0%}; {rest}.")
 
 
@@ -216,7 +216,7 @@ class Lab:
         """
         each = [runs] if isinstance(runs, Trajectory) else list(runs)
         if not each:
-            raise UserError(f"There is no trajectory to keep as '{name}'.")
+            raise UserError(f"There is no trajectory to store as '{name}'.")
         start, flow, data = each[0].start, type(each[0].flow).__name__, each[0].data
         network = getattr(start, "name", type(start).__name__)  # a wrapped model has a name of its own
         description = description or f"{network} trained by {flow} on '{data.name}' ({data.n} samples)"
@@ -363,7 +363,7 @@ class Lab:
                 lost = (
                     f"Neither the result nor a checkpoint of '{worker.recipe.name}' can be stored, and this run is lost"
                 )
-                before = " An earlier checkpoint is kept." if worker.checkpoint.exists() else ""
+                before = " An earlier checkpoint is still there." if worker.checkpoint.exists() else ""
                 raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
             raise UserError(f"{error} {_KEPT}") from None
         worker.checkpoint.unlink(missing_ok=True)

@@ -120,7 +120,7 @@ class Schedule:
             if len(self.recipes) == 1:
                 raise
             done = f"{len(self.stored)} of {len(self.recipes)} runs are stored"
-            raise KeyboardInterrupt(f"Interrupted: {done}, and the same command goes on from there.") from stop
+            raise KeyboardInterrupt(f"Interrupted: {done}, and the same command continues from there.") from stop
         return self.failed
 
     def _round(self, tasks: list[Task]) -> list[Task]:

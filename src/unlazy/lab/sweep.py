@@ -136,7 +136,7 @@ class Sweep:
         base = {name: one for name, one in table.items() if name not in ("sweep", "phase")}
         section = table.get("sweep", {})
         if not isinstance(section, Mapping):
-            raise UserError(f"{where}: sweep: a table is wanted, not {short(section)}.")
+            raise UserError(f"{where}: sweep: expected a table, not {short(section)}.")
         given = {name: section[name] for name in _PARTS if name in section}
         with located(where):
             grid = axes.flat({k: v for k, v in section.items() if k not in _PARTS}, "sweep", axes.is_range)
@@ -310,7 +310,7 @@ class Sweep:
 
 
 def labels(points: Sequence[Fields]) -> list[str]:
-    """Return a label for each point, from the ends of the fields' names, as short as they can be told apart."""
+    """Return a label for each point, from the ends of the fields' names, as short as possible."""
     fields = list(points[0])
     names = short_names(fields)
     shown: dict[str, dict[str, str]] = {}

@@ -168,7 +168,7 @@ def _member(lab: Lab, recipe: Recipe, identity: Identity) -> Member | None:
 
 
 def _nothing(driver: Driver, share: float, clock: float) -> None:
-    """Report nothing: all members are told together."""
+    """Report nothing: the progress of all members is reported together."""
 
 
 def _alike(members: list[Member]) -> Iterator[list[Member]]:
