@@ -2,7 +2,7 @@
 
 Recipes can share a call if their networks, data, methods and probes differ in numbers only. Every recipe keeps its own
 tracks, status, counters and checkpoint, and can be continued alone or among others. A run that shares a call has the
-same bits whoever it shares it with; alone, sums may be rounded in another order.
+same bits whichever runs it shares it with; alone, sums may be rounded in another order.
 """
 
 from __future__ import annotations
