@@ -109,6 +109,7 @@ class Schedule:
                 self.failed[digest] = error
         waiting = {digest: one for digest, one in self.recipes.items() if digest not in self.stored | {*self.failed}}
         if not waiting:
+            claims.sharers(self.lab.store.claims)  # which removes what a killed process has left
             return self.failed
         self.lab.store.prepare()
         try:
