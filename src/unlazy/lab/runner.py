@@ -192,10 +192,12 @@ class Lab:
         """
         points = sweep.points()
         path, manifest = sweep.manifest(self.store, points)
+        wanted = {point.label: point.recipe for point in points}
+        wanted = wanted if part is None else part_of(wanted, part)
+        schedule.check_all(wanted, workers)  # before anything is written
         self.store.prepare()
         manifest.write(path)
-        wanted = {point.label: point.recipe for point in points}
-        return self.run_all(wanted if part is None else part_of(wanted, part), workers, engine)
+        return self.run_all(wanted, workers, engine)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.

@@ -64,14 +64,7 @@ def run_all(
     for label, recipe in recipes.items() if isinstance(recipes, Mapping) else [(one.name, one) for one in recipes]:
         if labelled.setdefault(label, recipe) != recipe:
             raise UserError(f"Two different recipes are called '{label}': rename one, or give a dictionary.")
-    if workers < 1:
-        raise UserError(f"At least one worker is needed, not {workers}.")
-    identities: dict[str, Identity] = {}
-    for label, recipe in labelled.items():  # every wrong name or option is found before any time is spent
-        try:
-            identities[recipe.digest] = identify(recipe)
-        except UserError as error:
-            raise UserError(f"{label}: {error}" if len(labelled) > 1 else str(error)) from None
+    identities = check_all(labelled, workers)
     distinct = {recipe.digest: recipe for recipe in labelled.values()}
     if engine is None:
         engine = Local(min(workers, len(distinct))) if workers > 1 and len(distinct) > 1 else Serial()
@@ -83,6 +76,19 @@ def run_all(
         sentences = " ".join(f"{label}: {error}" for label, error in errors.items())
         raise UserError(f"{len(errors)} of {len(labelled)} runs failed, and the others are stored. {sentences}")
     return Runs(lab, labelled)
+
+
+def check_all(recipes: Mapping[str, Recipe], workers: int) -> dict[str, Identity]:
+    """Return the identities of recipes by digest; a wrong name or option in any of them raises a `UserError`."""
+    if workers < 1:
+        raise UserError(f"At least one worker is needed, not {workers}.")
+    identities: dict[str, Identity] = {}
+    for label, recipe in recipes.items():
+        try:
+            identities[recipe.digest] = identify(recipe)
+        except UserError as error:
+            raise UserError(f"{label}: {error}" if len(recipes) > 1 else str(error)) from None
+    return identities
 
 
 class Schedule:
