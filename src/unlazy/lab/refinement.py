@@ -28,22 +28,8 @@ def refine(
 ) -> list[Cell]:
     """Evaluate points of a grid until every cell that a boundary crosses is as small as the grid allows.
 
-    Parameters
-    ----------
-    shape
-        Number of points along the two axes, each at least 2.
-    coarse
-        Number of points along each axis with which to begin.
-    evaluate
-        Called, round by round, with points that are not known; afterwards ``region`` must know them.
-    region
-        Returns the region to which a point belongs, or None if it has not been evaluated. It may know more points than
-        those that were asked for.
-
-    Returns
-    -------
-    list
-        The cells at the end. All known points of a cell with more than four points belong to one region.
+    ``evaluate`` is called, round by round, with points whose ``region`` is None; afterwards ``region`` must know them,
+    and may know more. All known points of a returned cell with more than four points belong to one region.
     """
     across, up = (coarse_indices(count, coarse) for count in shape)
     cells: list[Cell] = [(a, b, c, d) for a, b in itertools.pairwise(across) for c, d in itertools.pairwise(up)]
