@@ -106,7 +106,7 @@ def _name(stored: Any) -> str:
 def _entries(stored: Any, inspect: Callable[[str, Any], None]) -> dict[str, np.ndarray]:
     """Return all attributes that matter as arrays; texts are bytes."""
     names: list[bytes] = []
-    h5py.h5a.iterate(stored, lambda name, *_: names.append(name))
+    h5py.h5a.iterate(stored, lambda name, *_: names.append(name), index_type=h5py.h5.INDEX_CRT_ORDER)
     found = {}
     for name in names:
         attribute = h5py.h5a.open(stored, name)

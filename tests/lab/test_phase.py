@@ -193,7 +193,7 @@ def test_time_as_an_axis_takes_one_run_for_each_value_of_the_other(own):
         ({"x": "time"}, "the sweep also has the field 'network.size'"),
         ({"theory": "rate"}, "write an equation"),
         ({"theory": "raet = 1"}, "'raet' is not an axis of the map. Did you mean 'rate'"),
-        ({"coarse": 1}, "phase.coarse: a whole number of at least 2"),
+        ({"coarse": 1}, "phase.coarse: expected a whole number of at least 2"),
     ],
 )
 def test_a_wrong_question_is_one_sentence(own, phase, sentence):

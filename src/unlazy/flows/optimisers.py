@@ -67,7 +67,7 @@ class Momentum(Optimiser):
     nesterov: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        checks.share("decay", self.decay)
+        checks.share("decay", float(self.decay))
 
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
@@ -95,9 +95,9 @@ class Adam(Optimiser):
     eps: np.ndarray = eqx.field(default=1e-8, converter=number)
 
     def __check_init__(self) -> None:
-        checks.share("b1", self.b1)
-        checks.share("b2", self.b2)
-        checks.finite("eps", self.eps, 0.0)
+        checks.share("b1", float(self.b1))
+        checks.share("b2", float(self.b2))
+        checks.finite("eps", float(self.eps), 0.0)
 
     def transform(self) -> optax.GradientTransformation:
         """Scale by running moments, as `optax.scale_by_adam`, whose numbers cannot be arrays of another precision."""

@@ -273,7 +273,7 @@ class TwoLayer(Network):
         # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
         # spread² G, and moves by movement·G. Both factors are the D -> inf limits of the scaling.
         w = jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
-        scaling = Scaling(self.scaling.node, feature=-0.5, rate=self.scaling.rate)
+        scaling = with_fields(self.scaling, feature=-0.5, feature_rate=0.0)
         w = like(self.spread, w) * w
         return with_fields(self, w=w, embedding=Anchored(self.embedding.kernel, points), scaling=scaling)
 
