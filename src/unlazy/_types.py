@@ -13,7 +13,7 @@ Inputs: TypeAlias = Float[Array, "n ..."]
 OtherInputs: TypeAlias = Float[Array, "p ..."]
 Outputs: TypeAlias = Float[Array, "n *k"]
 Scalar: TypeAlias = Float[Array, ""]
-Number: TypeAlias = float | Scalar  # in compiled code an array, so that another number needs no new compilation
+Number: TypeAlias = float | Scalar | np.ndarray  # in compiled code an array, so that another is not compiled again
 PRNGKey: TypeAlias = Key[Array, ""]
 KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as_key` understands
 
