@@ -69,7 +69,7 @@ def as_floats(what: str, value: Any) -> Array:
     raise UserError(f"{what} holds {_described(value)}, where numbers were wanted: encode them as real numbers first.")
 
 
-def like(number: Number, array: Array) -> Number:
+def like(number: Number, array: Array) -> Any:
     """Return a number in the precision of an array that it is combined with; Python's numbers adapt by themselves.
 
     Parameters

@@ -140,7 +140,7 @@ class ConvNet(Network):
         return self.rescaled
 
     @property
-    def units(self) -> tuple[Number, ...]:
+    def units(self) -> tuple[Any, ...]:
         """What the stored parameters of each layer are multiplied with to give θ: s where rescaled, else 1."""
         return tuple(like(s, self.readout) for s in self.scales) if self.rescaled else (1.0,) * len(self.scales)
 

@@ -179,12 +179,12 @@ class NeuronSum(Network):
         return True
 
     @property
-    def _readout_rate(self) -> Number:
+    def _readout_rate(self) -> Any:
         """R_a; 0 where a is frozen."""
         return like(float(self.s.shape[0]) ** self.origin.scaling.rate, self.a) if self.origin.train_readout else 0.0
 
     @property
-    def _unit(self) -> Number:
+    def _unit(self) -> Any:
         """R, the rate at which coefficients are trained, in their precision."""
         return like(self.gram.unit, self.gram.coefficients)
 
