@@ -15,7 +15,7 @@ import optax
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
 from unlazy._inputs import like
-from unlazy._types import Number, PyTree
+from unlazy._types import PyTree
 from unlazy.data import checks
 
 
@@ -105,10 +105,10 @@ class Adam(Optimiser):
         def update(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
             steps = optax.safe_increment(state.count)
 
-            def mean(decay: Number, old: PyTree, new: PyTree) -> PyTree:
+            def mean(decay: Any, old: PyTree, new: PyTree) -> PyTree:
                 return jax.tree.map(lambda t, g: like(1 - decay, g) * g + like(decay, g) * t, old, new)
 
-            def corrected(decay: Number, moment: jax.Array) -> jax.Array:
+            def corrected(decay: Any, moment: jax.Array) -> jax.Array:
                 return moment / like(1 - decay**steps, moment)
 
             def direction(m: jax.Array, v: jax.Array) -> jax.Array:

@@ -175,7 +175,8 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, float], f
     for path in newest:
         with contextlib.suppress(OSError, KeyError, ValueError, TypeError):
             with h5py.File(path, "r") as file:
-                text, seconds, evaluations = (file.attrs[name] for name in ("recipe", "seconds", "evaluations"))
+                stored: Any = file.attrs
+                text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
             recipe = parse(json.loads(text))
             shape, steps = shape_of(recipe), _steps(recipe)
             if shape in needed:

@@ -202,9 +202,10 @@ class FixedFeatures(AbstractBlock):
 
     def rates(self) -> dict[str, float]:
         """Those of the block, for as many features as there are; in Gram form all factors are in G."""
-        if isinstance(self.linear, Gram):
-            return {"linear.coefficients": self.linear.unit}
-        both = {"a": ("linear.w", self.linear.rate), "c": ("linear.b", self.linear.bias_rate)}
+        linear: Any = self.linear  # whose rates are numbers here
+        if isinstance(linear, Gram):
+            return {"linear.coefficients": linear.unit}  # pyright: ignore[reportReturnType]
+        both = {"a": ("linear.w", linear.rate), "c": ("linear.b", linear.bias_rate)}
         return dict(both[letter] for letter in self.inner.train)
 
     def kernel(self, x: b.Inputs, z: b.OtherInputs, up_x: b.Signals, up_z: b.OtherSignals) -> b.Overlap:
