@@ -16,9 +16,7 @@ from unlazy.papers.aiad2026.setting import LINE, Pair, Setting, at_epoch, curve,
 from unlazy.papers.outcomes import increases, near
 
 _SCALES: dict[Scale, Setting] = {
-    "quick": Setting(
-        blocks=5, width=256, rank=30, pair=(6.0, 2.0), n=160, n_test=200, batch=16, epochs=400, every=8, seeds=2
-    ),
+    "quick": setting.SMALL_CHIRP,
     "paper": Setting(blocks=5, width=1024, rank=50, n=1000, n_test=1234, batch=100, epochs=10_000, seeds=2),
 }
 _SHORT = 10  # "all runs" in Table 4 have this many times the epochs of Table 2 for this figure

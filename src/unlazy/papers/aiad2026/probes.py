@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy.networks import MeanFieldStack
 from unlazy.probes import Observation, Probe
-from unlazy.probes.movement import raw_stack
+from unlazy.probes.movement import layers_of, raw_stack
 
 ByBlock = dict[str, Float[Array, "..."]]
 Units = Literal["channels", "neurons"]
@@ -43,24 +43,21 @@ def _along(obs: Observation, points: np.ndarray) -> tuple[MeanFieldStack, Float[
     return stack, jnp.zeros((points.size, stack.inputs), dtype).at[:, 0].set(jnp.asarray(points, dtype))
 
 
-def _channels(obs: Observation, points: np.ndarray) -> list[Float[Array, "q D"]]:
+def _channels(obs: Observation, points: np.ndarray) -> ByBlock:
     stack, x = _along(obs, points)
-    return stack.channels(x)
+    return by_block(stack.channels(x))
 
 
 def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
     """Return the channels of every block of a stack, or the neurons of every layer of any network: (points, units)."""
     if units == "channels":
-        return by_block(_channels(obs, points))
+        return _channels(obs, points)
     if units != "neurons":
         raise UserError(f"units = '{units}' is not possible: choose 'channels' or 'neurons'.")
-    network, x = obs.network.restore(), obs.data.x
+    x = obs.data.x
     along = jnp.zeros((points.size, *x.shape[1:]), x.dtype)
     along = along.reshape(points.size, -1).at[:, 0].set(jnp.asarray(points, x.dtype)).reshape(along.shape)
-    layers = network.layers()
-    if not layers:
-        raise UserError(f"{type(network).__name__} lists no layers of neurons: remove this probe.")
-    return {name: layer.responses(along) for name, layer in layers.items()}
+    return {name: layer.responses(along) for name, layer in layers_of(obs.network.restore()).items()}
 
 
 class _OnLine(Probe):
@@ -84,7 +81,7 @@ class Channels(_OnLine):
     """
 
     def __call__(self, obs: Observation) -> ByBlock:
-        return by_block(_channels(obs, self._points()))
+        return _channels(obs, self._points())
 
 
 def _not_negative(value: float) -> float:
@@ -278,7 +275,7 @@ class ChannelSpectrum(Probe):
         if not 0 <= 2 * self.frequencies < self.count:
             raise UserError(f"{self.count} points cannot tell {self.frequencies} frequencies apart: take more points.")
         line = _line(-1.0, 1.0, self.count)
-        return by_block(spectrum(values, line, self.frequencies) for values in _channels(obs, line))
+        return {name: spectrum(one, line, self.frequencies) for name, one in _channels(obs, line).items()}
 
 
 def spectrum(values: Float[Array, "q D"], line: np.ndarray, frequencies: int) -> Float[Array, "frequencies D"]:

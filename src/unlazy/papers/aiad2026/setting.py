@@ -78,6 +78,12 @@ class Setting:
         return Recipe(name=f"aiad2026 {name}", flow=flow, times=times, seeds=count, dtype="float32", **rest)
 
 
+# A target that small networks learn in seconds.
+SMALL_CHIRP = Setting(
+    blocks=5, width=256, rank=30, pair=(6.0, 2.0), n=160, n_test=200, batch=16, epochs=400, every=8, seeds=2
+)
+
+
 def low_rank(blocks: int, width: int, rank: int, frozen: bool = True, normal: bool = False) -> dict[str, Any]:
     """Return a network of low rank, with frozen random features (RF-LR) or with everything trained (LR only).
 

@@ -14,6 +14,7 @@ from unlazy.papers.aiad2026.probes import odd_share
 from unlazy.papers.aiad2026.setting import (
     CHANNELS,
     LINE,
+    SMALL_CHIRP,
     Setting,
     blocks_of,
     curve,
@@ -24,11 +25,9 @@ from unlazy.papers.aiad2026.setting import (
 )
 from unlazy.papers.outcomes import Outcome, increases, near, together, undecided
 
-# Many seeds on a target that networks do learn, where the paper has one run of each kind on (144, 48).
+# Several seeds on a target that networks do learn, where the paper has one run of each kind on (144, 48).
 _SCALES: dict[Scale, Setting] = {
-    "quick": Setting(
-        blocks=5, width=256, rank=15, pair=(6.0, 2.0), n=160, n_test=200, batch=16, epochs=400, every=8, seeds=8
-    ),
+    "quick": replace(SMALL_CHIRP, rank=15, seeds=8),
     "paper": Setting(blocks=9, width=777, rank=15, n=1000, n_test=1234, batch=100, epochs=2000, seeds=8),
 }
 _SPIKE: dict[Scale, Setting] = {
@@ -47,7 +46,6 @@ _NOTHING = 0.9  # a network with at least this share of the MSE at the start has
 
 FROZEN, TRAINED, SPIKE = "frozen features", "no frozen features", "figure 8(a)"
 PRINTED = {True: "frozen features, as printed", False: "no frozen features, as printed"}
-_PRINTED_RANKS = {True: 15, False: 20}
 
 
 def block_of(layer: int) -> int:
@@ -68,7 +66,7 @@ _SETTING = (
 )
 
 
-def _recipe(name: str, s: Setting, rank: int, frozen: bool, seeds: int | None, normal: bool = True) -> Recipe:
+def _recipe(name: str, s: Setting, frozen: bool, seeds: int | None, normal: bool = True) -> Recipe:
     neurons = {"kind": "preactivations", "when": "end", "neurons": _NEURONS, "count": LINE.size}
     layers = [{**neurons, "as": f"layer-{one}", "block": block_of(one)} for one in _MAPS[s.blocks][2:]]
     return s.recipe(
@@ -77,7 +75,7 @@ def _recipe(name: str, s: Setting, rank: int, frozen: bool, seeds: int | None, n
         [s.epoch * one for one in even_steps(s.epochs, 11)],
         s.adam_until_fitted,
         data=s.chirp,
-        network=low_rank(s.blocks, s.width, rank, frozen=frozen, normal=normal),
+        network=low_rank(s.blocks, s.width, s.rank, frozen=frozen, normal=normal),
         probes=["train-loss", "test-loss", "symmetry-defect", "spikes", CHANNELS, *layers],
     )
 
@@ -96,13 +94,12 @@ class _Symmetry(Panel):
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """Return both kinds at equal rank, the run of figure 8(a) and, at paper scale, the printed setting."""
-        s = _SCALES[scale]
-        found = {name: _recipe(name, s, s.rank, name == FROZEN, seeds) for name in (FROZEN, TRAINED)}
+        found = {name: _recipe(name, _SCALES[scale], name == FROZEN, seeds) for name in (FROZEN, TRAINED)}
         if not self.frozen:
-            found[SPIKE] = _recipe("8a", _SPIKE[scale], _SPIKE[scale].rank, True, seeds, normal=False)
+            found[SPIKE] = _recipe("8a", _SPIKE[scale], True, seeds, normal=False)
         if scale == "paper":
-            name, rank = PRINTED[self.frozen], _PRINTED_RANKS[self.frozen]
-            found[name] = _recipe(name.replace(",", ""), _PRINTED, rank, self.frozen, seeds)
+            name, printed = PRINTED[self.frozen], replace(_PRINTED, rank=15 if self.frozen else 20)
+            found[name] = _recipe(name.replace(",", ""), printed, self.frozen, seeds)
         return found
 
     def pictures(self, results: Results) -> list[tuple[np.ndarray, str]]:
@@ -150,7 +147,7 @@ class Asymmetric(_Symmetry):
         losses = {name: run["train-loss"].values for name, run in results.items()}
         spike = results[SPIKE]
         layer = f"layer-{_MAPS[blocks_of(spike)][3]}"
-        neurons = np.maximum(spike[layer].values, 0)  # (seeds, points, neurons)
+        neurons = np.maximum(spike[layer].values.astype(float), 0)  # (seeds, points, neurons)
         parts = [np.sum(one**2, axis=(1, 2)) for one in ((neurons - neurons[:, ::-1]) / 2, neurons)]
         odd = parts[0] / np.maximum(parts[1], 1e-300)
         even = Claim(

@@ -1,6 +1,5 @@
 """Experiment 1: a shallow network fits random labels, at a linear rate that falls as samples are added."""
 
-
 from unlazy.figures import band, canvas
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, grid

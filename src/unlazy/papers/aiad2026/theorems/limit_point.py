@@ -18,7 +18,7 @@ from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
 from unlazy.theory.hypotheses import gradient_flow, observed_later, rounding
 
 _FADED = 1e-6  # signals below this share of what they are without cancellation count as zero
-_ALWAYS = "always so on a run, which has finitely many numbers"
+_ALWAYS = "always true on a run, which has finitely many numbers"
 
 
 def subgaussian(values: np.ndarray, moments: int = 64) -> float:

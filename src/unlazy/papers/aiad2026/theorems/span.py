@@ -73,7 +73,7 @@ class FeaturesSpan(Theorem[Setting]):
         if isinstance(setting.first, Block):
             width = setting.first.width
             yield Hypothesis("at least as many neurons as points, to represent a full support", width >= n, width, n)
-        yield Hypothesis("a constant input, or biases (missing in print)", has_constant(setting))
+        yield Hypothesis("a constant input, or biases (not in the printed theorem)", has_constant(setting))
         return setting
 
     def conclude(self, setting: Setting) -> Finding:

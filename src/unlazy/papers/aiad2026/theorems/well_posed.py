@@ -30,17 +30,6 @@ def is_three_layers(network: Network) -> bool:
     return isinstance(network, MeanFieldStack) and network.depth == 2 and common.is_random_features(network)
 
 
-def trajectories(run: Trajectory) -> Reading[Picard]:
-    """Require what F needs on a run: three layers, squared loss, the flow itself, and a Lipschitz slope φ_2'."""
-    yield from common.three_layers(run)
-    yield from require(Hypothesis("squared loss", isinstance(run.loss, Squared)), gradient_flow(run))
-    yield common.from_start(run)
-    setting = Picard(run)
-    bend = curvature(setting.second.activation)
-    yield Hypothesis("phi_2' is Lipschitz, which C.1 does not ask for (sup |phi_2''|)", math.isfinite(bend), bend)
-    return setting
-
-
 class _OfOperator(Theorem[Picard]):
     """A statement on F and the trajectories to which it is applied."""
 
@@ -50,7 +39,13 @@ class _OfOperator(Theorem[Picard]):
     knows = staticmethod(is_three_layers)
 
     def read(self, run: Trajectory) -> Reading[Picard]:
-        return trajectories(run)
+        yield from common.three_layers(run)
+        yield from require(Hypothesis("squared loss", isinstance(run.loss, Squared)), gradient_flow(run))
+        yield common.from_start(run)
+        setting = Picard(run)
+        bend = curvature(setting.second.activation)
+        yield Hypothesis("phi_2' is Lipschitz, which C.1 does not require (sup |phi_2''|)", math.isfinite(bend), bend)
+        return setting
 
 
 def _chain(setting: Picard, one: Path, other: Path, count: int) -> tuple[np.ndarray, float]:
@@ -109,7 +104,7 @@ class WellPosed(_OfOperator):
             f"bound after {last} iterations": float(bounds[last]),
         }
         why = (
-            f"F moves the run, whose weights move by {moved:.2g}, by {off:.2g}. From rest, {last} iterations come "
+            f"F changes the run by {off:.2g}, while its weights move by {moved:.2g}. From rest, {last} iterations come "
             f"within {distances[last]:.2g} of it, where {bounds[last]:.2g} is allowed; cT = {reach:.3g}."
         )
         weak = margin is None or margin >= _WEAK or slack >= _COARSE * moved
@@ -236,7 +231,7 @@ class _Growing(_OfOperator):
     counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
 
     def read(self, run: Trajectory) -> Reading[Picard]:
-        setting = yield from trajectories(run)
+        setting = yield from super().read(run)
         yield Hypothesis("a finite first block", isinstance(setting.first, Block))
         yield common.without_biases(setting.second)
         return setting

@@ -70,13 +70,11 @@ class EmbeddingConcentrates(WithProbability[tuple[RandomLayers, Activation, Arra
     example: ClassVar[Example] = Example(s.small_inputs, embedding=RandomLayers((2048,)))
     counterexample: ClassVar[Example] = Example(s.small_inputs)  # no random features
 
-    def read(self, run: Trajectory) -> Reading[tuple[RandomLayers, Activation, Array] | None]:
-        layer = s.random_layer(run.start)
-        yield Hypothesis("one frozen random layer as the embedding", layer is not None)
-        if layer is None:
-            return None
-        yield s.lipschitz(layer[1])
-        return *layer, run.data.x
+    def read(self, run: Trajectory) -> Reading[tuple[RandomLayers, Activation, Array]]:
+        what = "one frozen random layer as the embedding"
+        embedding, activation = yield from require_type(what, s.random_layer(run.start), tuple)
+        yield s.lipschitz(activation)
+        return embedding, activation, run.data.x
 
     def conclude(self, setting: tuple[RandomLayers, Activation, Array]) -> Finding:
         embedding, activation, x = setting

@@ -120,9 +120,9 @@ class ThreeLayers(_RandomFeatures):
     statement: ClassVar[str] = "A wide three-layer network, its first layer frozen, fits any n points at a linear rate."
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        layer = s.random_layer(run.start)
-        yield Hypothesis("one frozen random layer below the trained one", layer is not None)
-        return None if layer is None else (yield from _near_its_limit(run, self.delta, layer))
+        what = "one frozen random layer below the trained one"
+        layer = yield from require_type(what, s.random_layer(run.start), tuple)
+        return (yield from _near_its_limit(run, self.delta, layer))
 
 
 def _start(setting: s.Setting) -> Iterator[Hypothesis]:
