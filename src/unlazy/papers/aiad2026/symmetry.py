@@ -236,7 +236,7 @@ def shape_defects(run: xr.Dataset) -> np.ndarray:
 
 
 def defect_of(run: xr.Dataset) -> np.ndarray:
-    """Compute one defect per seed: the median over hidden blocks except the first, which have one layer of neurons."""
+    """Compute one defect per seed: the median over hidden blocks except the first, which is a single layer of x."""
     return np.median(shape_defects(run)[:, 1:], axis=1)
 
 

@@ -13,7 +13,7 @@ from unlazy.networks import Block
 from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest, moment
 from unlazy.papers.aiad2026.theorems.width import Finite, finite, is_finite, is_finite_stack
 from unlazy.probes import Probe, TrainedNeurons
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, require
@@ -147,7 +147,7 @@ class ForwardBound(Theorem[Finite]):
         by_channels, by_weights = norm * float(reached.max()), norm * float(below.max())
         slack = 1e3 * rounding(setting.run)
         moments = [
-            norm * features * float(_moment(ever, m).max()) / max(float(_moment(along[:, None], m)[0]), 1e-300)
+            norm * features * float(moment(ever, m).max()) / max(float(moment(along[:, None], m)[0]), 1e-300)
             for m in _MOMENTS
         ]
         holds = hidden <= by_channels * (1 + slack) and bool(np.all(reached <= below * (1 + slack)))
@@ -157,9 +157,3 @@ class ForwardBound(Theorem[Finite]):
         numbers |= {f"margin of the moment m = {m:g}": one for m, one in zip(_MOMENTS, moments, strict=True)}
         why = f"|H_2| reaches {hidden:.3g}; channels allow {by_channels:.3g}, weights {by_weights:.3g}."
         return Finding.judge(holds, why, margin, numbers, vacuous=hidden == 0)
-
-
-def _moment(values: np.ndarray, order: float) -> np.ndarray:
-    """Compute E[|v|^m]^(1/m) of each column, in units that cannot overflow."""
-    size = max(largest(values), 1e-300)
-    return size * np.mean(np.abs(values / size) ** order, axis=0) ** (1 / order)

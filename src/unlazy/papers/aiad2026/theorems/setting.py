@@ -212,3 +212,9 @@ def integrated(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float
 def largest(values: object) -> float:
     """Return the largest absolute value in an array."""
     return float(np.max(np.abs(np.asarray(values, float))))
+
+
+def moment(values: np.ndarray, order: float) -> np.ndarray:
+    """Compute E[|v|^m]^(1/m) of each column, in units that cannot overflow."""
+    size = max(largest(values), 1e-300)
+    return size * np.mean(np.abs(values / size) ** order, axis=0) ** (1 / order)

@@ -14,7 +14,7 @@ from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
 from unlazy.papers.aiad2026.theorems.limit_point import subgaussian
 from unlazy.papers.aiad2026.theorems.picard import Path, Picard, apart, ceiling, curvature
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, largest
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, largest, moment
 from unlazy.probes import Probe, TrainedNeurons
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, require
 from unlazy.theory.hypotheses import gradient_flow
@@ -184,11 +184,9 @@ def norm(weights: tuple[np.ndarray, np.ndarray], order: float) -> float:
     The order p is 50 for W_t, and 2 for ‖W‖_t. An infinite one gives the norm of type ψ_2, √50 sup_m m^-½
     E[|w|^m]^(1/m). ``weights`` are sup_s |w_1| and sup_s |w_2|, with a row for each neuron.
     """
-    columns = [column for rows in weights for column in rows.T]
     if math.isinf(order):
-        return math.sqrt(50) * max(subgaussian(column) for column in columns)
-    scale = max(*map(largest, columns), 1e-300)
-    return scale * max(float(np.mean(np.abs(column / scale) ** order) ** (1 / order)) for column in columns)
+        return math.sqrt(50) * max(subgaussian(column) for rows in weights for column in rows.T)
+    return max(float(moment(rows, order).max()) for rows in weights)
 
 
 def growth(setting: Picard, slope: float, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
