@@ -62,11 +62,10 @@ class Weights(Panel):
         }
 
     def claims(self, results: Results) -> list[Claim]:
-        return [
-            claim
-            for name, run in results.items()
-            for claim in (_symmetric(run, name, _SHOWN), _symmetric(run, name, 1), _moved(run, name))
-        ]
+        found = []
+        for name, run in results.items():
+            found += [_symmetric(run, name, _SHOWN), _symmetric(run, name, 1), _moved(run, name)]
+        return found
 
     def draw(self, results: Results) -> Figure:
         name, run = next(iter(results.items()))

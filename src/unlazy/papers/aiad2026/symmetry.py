@@ -10,24 +10,14 @@ from unlazy.figures import ORDERED
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps, label_axes, median_range, plural, titled_canvas
+from unlazy.papers.aiad2026 import setting
 from unlazy.papers.aiad2026.probes import odd_share
-from unlazy.papers.aiad2026.setting import (
-    CHANNELS,
-    LINE,
-    SMALL_CHIRP,
-    Setting,
-    blocks_of,
-    curve,
-    epoch_of,
-    low_rank,
-    spelled,
-    target_of,
-)
+from unlazy.papers.aiad2026.setting import LINE, Setting, blocks_of, curve, spelled, target_of
 from unlazy.papers.outcomes import Outcome, increases, near, together, undecided
 
 # Several seeds on a target that networks do learn, where the paper has one run of each kind on (144, 48).
 _SCALES: dict[Scale, Setting] = {
-    "quick": replace(SMALL_CHIRP, rank=15, seeds=8),
+    "quick": replace(setting.SMALL_CHIRP, rank=15, seeds=8),
     "paper": Setting(blocks=9, width=777, rank=15, n=1000, n_test=1234, batch=100, epochs=2000, seeds=8),
 }
 _SPIKE: dict[Scale, Setting] = {
@@ -75,8 +65,8 @@ def _recipe(name: str, s: Setting, frozen: bool, seeds: int | None, normal: bool
         [s.epoch * one for one in even_steps(s.epochs, 11)],
         s.adam_until_fitted,
         data=s.chirp,
-        network=low_rank(s.blocks, s.width, s.rank, frozen=frozen, normal=normal),
-        probes=["train-loss", "test-loss", "symmetry-defect", "spikes", CHANNELS, *layers],
+        network=setting.low_rank(s.blocks, s.width, s.rank, frozen=frozen, normal=normal),
+        probes=["train-loss", "test-loss", "symmetry-defect", "spikes", setting.CHANNELS, *layers],
     )
 
 
@@ -287,7 +277,7 @@ def _printed(results: Results, frozen: bool) -> list[Claim]:
         return []
     run = results[PRINTED[frozen]]
     defect, loss = defect_of(run), run["train-loss"].values[:, -1]
-    epoch = np.atleast_1d(run.attrs["steps"]) / epoch_of(option(run, "data.n"), option(run, "flow.batch"))
+    epoch = np.atleast_1d(run.attrs["steps"]) / setting.epoch_of(option(run, "data.n"), option(run, "flow.batch"))
     even, which = ("", "symmetric") if frozen else ("not ", "asymmetric")
     judged = near((defect < _ODD) == frozen, 1.0, 0.0)
     if defect.size < _ENOUGH:
