@@ -52,8 +52,6 @@ def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
     """Return the channels of every block of a stack, or the neurons of every layer of any network: (points, units)."""
     if units == "channels":
         return _channels(obs, points)
-    if units != "neurons":
-        raise UserError(f"units = '{units}' is not possible: choose 'channels' or 'neurons'.")
     x = obs.data.x
     along = jnp.zeros((points.size, *x.shape[1:]), x.dtype)
     along = along.reshape(points.size, -1).at[:, 0].set(jnp.asarray(points, x.dtype)).reshape(along.shape)
