@@ -136,8 +136,8 @@ class Benchmark(Panel):
             value = published((pair, rank, frozen))
             if value is not None:
                 left.plot(rank * 1.06, value, "x" if frozen else "+", color=colour, markersize=6)
-            style = {"color": colour, "linestyle": DASHES[0 if frozen else 1], "linewidth": 0.8 + rank / 100}
-            right.plot(epochs_of(run)[1:], run["train-loss"].values[0, 1:], **style)
+            epochs, losses = epochs_of(run)[1:], run["train-loss"].values[0, 1:]
+            right.plot(epochs, losses, color=colour, linestyle=DASHES[0 if frozen else 1], linewidth=0.8 + rank / 100)
         label_axes(left, "rank", "test MSE at the end", legend=7, xscale="log", yscale="log")
         label_axes(right, "epoch", "training MSE (thicker: larger rank)", xscale="log", yscale="log")
         return figure

@@ -23,8 +23,8 @@ _LEAKY = LeakyRelu(0.3)
 _PROBES = [ChannelDrive(), TrainedNeurons(), TrainLoss()]
 
 
-def _three_points(*test: jax.Array) -> Dataset:
-    return Dataset(jnp.array([[-1.0], [0.2], [0.9]]), jnp.array([0.6, -0.4, 0.5]), *test, name="three points")
+def _three_points(x_test: jax.Array | None = None, y_test: jax.Array | None = None) -> Dataset:
+    return Dataset(jnp.array([[-1.0], [0.2], [0.9]]), jnp.array([0.6, -0.4, 0.5]), x_test, y_test, name="three points")
 
 
 def _stack(widths: tuple[float, float], *, train: str = "a", key: int = 0, **options: Any) -> MeanFieldStack:
