@@ -344,7 +344,7 @@ def test_guarantees_can_fail(theorem, example):
     finding = theorem.check(seen(example, "train-loss", lambda loss: 0 * loss + loss[0]))
     assert finding.verdict is Verdict.FAILS
     assert finding.margin == 0
-    assert "with probability 0.05 at most" in finding.why
+    assert "with a probability of at most 0.05" in finding.why
 
 
 def test_a_loss_below_the_runs_own_error_is_not_held_against_a_theorem(example):
