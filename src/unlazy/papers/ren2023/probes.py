@@ -191,8 +191,7 @@ class ErrorByDegree(Probe):
         one, two = t / (4 * d), harmonics * (mean / (d + 1)) ** 2 * zonal
         rest = whole - mean**2 - one - two
         parts = [jnp.square(mean * jnp.sum(share) - 1), *(share @ part @ share for part in (one, two, rest))]
-        every = jnp.stack([*parts, jnp.sum(jnp.stack(parts))])
-        return {name: every[place] for place, name in enumerate(names)}
+        return dict(zip(names, [*parts, jnp.sum(jnp.stack(parts))], strict=True))
 
 
 class LimitDistance(Probe):

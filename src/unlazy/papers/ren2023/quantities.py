@@ -44,14 +44,14 @@ def fall_times(run: xr.Dataset, plateau: float) -> np.ndarray:
 
 def times_of_loss(run: xr.Dataset, level: float) -> np.ndarray:
     """Return when the loss of each seed falls to a level, interpolating its logarithm; NaN if never."""
-    return np.array([reached(run["time"].values, np.log(level / loss)) for loss in run["train-loss"].values])
+    return np.array([reached(run["time"].values, -np.log(loss / level)) for loss in run["train-loss"].values])
 
 
 def stages_of(run: xr.Dataset) -> list[StageTimes]:
     """Return T_1.1, T_1.2 and T_1.3 of each seed; T_2, which needs the loss, is left out."""
     d, bound = round(option(run, "network.clip.0")), option(run, "network.clip.1")
     layer = {name: run[f"second-layer.{name}"].values for name in ("weight", "spread", "largest")}
-    seeds = [{name: values[seed] for name, values in layer.items()} for seed in range(run["seed"].size)]
+    seeds = [{name: curves[seed] for name, curves in layer.items()} for seed in range(run["seed"].size)]
     return [stage_times(run["time"].values, one, None, d, bound, CONSTANT) for one in seeds]
 
 

@@ -103,11 +103,12 @@ class Training(Panel):
 
         def recipe(name: str, width: float, spread: float, *probes: str, **fields: Any) -> Recipe:
             """Return a recipe with the learner, and the probes of both layers."""
+            fields.setdefault("seeds", seeds or s.seeds)
             return Recipe(
                 name=f"ren2023 {name}",
                 network=learner((width, s.above), s.d, spread, _START),
                 probes=["train-loss", "second-layer", "first-layer", *probes],
-                **({"seeds": seeds or s.seeds} | fields),
+                **fields,
             )
 
         def finite(width: int) -> Recipe:

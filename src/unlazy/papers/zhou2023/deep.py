@@ -197,29 +197,25 @@ def _printed(run: xr.Dataset) -> Claim:
     """
     steps, _ = c.clock(run)
     reach = (1 - 0.9) / np.sqrt(1 - 0.999) * option(run, "flow.rate") * steps[-1]
-    seen, starts, moved = {}, {}, {}
+    found = {}
     for layer in c.layers_of(run):
         first, last = c.kernels(run, layer, 0), c.kernels(run, layer)
-        seen[layer], starts[layer] = check.observe(run, layer).pairs, first.std(axis=(1, 2))
-        moved[layer] = np.abs(last - first).max(axis=(1, 2))
+        moved = np.abs(last - first).max(axis=(1, 2))
+        found[layer] = (check.observe(run, layer).pairs, first.std(axis=(1, 2)), moved)
     return Claim(
         text=f"with γ = {option(run, 'network.gamma')} and the rate printed in its caption, kernels cannot condense in "
         f"{steps[-1]:g} steps: no entry moves by more than 3.2 times the rate in a step, {reach:.1e} in total, and "
         f"|cos| > {check.NEAR:g}, which at most {check.SPREAD:.0%} of pairs have, requires 4.4 times the initial size",
         paper="figure 5: condensation is clearly observed",
         measured="; ".join(
-            f"{layer}: initial size {starts[layer].mean():.1e}, moved by up to {moved[layer].max():.1e}, "
-            f"{check.percent(seen[layer], 2)} of pairs"
-            for layer in seen
+            f"{layer}: initial size {start.mean():.1e}, moved by up to {moved.max():.1e}, {check.percent(pairs, 2)} of "
+            "pairs"
+            for layer, (pairs, start, moved) in found.items()
         ),
         judged=together(
             one
-            for layer in seen
-            for one in (
-                at_most(moved[layer], reach),
-                at_least(4.4 * starts[layer], reach),
-                at_least(1 - seen[layer], 1 - check.SPREAD),
-            )
+            for pairs, start, moved in found.values()
+            for one in (at_most(moved, reach), at_least(4.4 * start, reach), at_least(1 - pairs, 1 - check.SPREAD))
         ),
     )
 

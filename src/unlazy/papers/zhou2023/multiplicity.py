@@ -31,7 +31,7 @@ from unlazy.papers.zhou2023.condensation import SQUARED, STAND_IN, STANDARD, STA
 _HERE = "unlazy.papers.zhou2023.multiplicity"
 _ACTIVATIONS = {1: "tanh", 2: "xtanh", 3: f"{_HERE}:x2tanh"}
 _WORDS = {1: "tanh", 2: "x tanh", 3: "x² tanh"}
-_SCALES: dict[Scale, Sizes] = {  # of kernels as figure 10 has them for tanh, at both scales
+_SCALES: dict[Scale, Sizes] = {  # the kernels are those of figure 10 with tanh
     "quick": Sizes(n=60, channels=16, rate=2.5e-5, steps=40, gamma=2.25, seeds=5),
     "paper": Sizes(n=500, channels=32, rate=5e-6, steps=200, gamma=2.0, seeds=20),
 }

@@ -162,8 +162,7 @@ class GradientDescent(c.TrainingPanel):
         left.set_ylim(bottom=0)
         right.set_ylim(-1.05, 1.05)
         left.set_xlabel("kernel", fontsize=8)
-        left.set_ylabel("amplitude", color=ORDERED[2], fontsize=8)
-        right.set_ylabel("cosine with the vector of ones", color=ORDERED[1], fontsize=8)
-        for one in (left, right):
+        for one, what, colour in ((left, "amplitude", 2), (right, "cosine with the vector of ones", 1)):
+            one.set_ylabel(what, color=ORDERED[colour], fontsize=8)
             one.tick_params(labelsize=7)
         return figure

@@ -97,9 +97,7 @@ class ClipsGoOut(s.OfLearner):
             else:
                 silent.append(name)
         if len(silent) == 3:
-            return Finding(
-                Verdict.VACUOUS, "The bounds are too small for the lemma at every observation.", None, numbers
-            )
+            return Finding(Verdict.VACUOUS, "The bounds are too small at every observation.", None, numbers)
         never = f" ({', '.join(silent)}: never)" if silent else ""
         why = f"Where clips must be inactive{never}, pulls are at least {margin:.3g} times below their bounds."
         return Finding.judge(margin >= 1 - 1e-9, why, margin, numbers)

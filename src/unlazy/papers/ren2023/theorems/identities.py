@@ -5,7 +5,6 @@ All concern the unclipped flow. Expectations are over the data, with their weigh
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -159,12 +158,13 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
     inside, mean = all_active(here, data), jnp.mean(second(here).w)
     unit = data.x / jnp.where(r > 0, r, 1)[:, None]
 
-    def with_first(weights: Float[Array, "m d"]) -> MeanFieldStack:
-        return eqx.tree_at(lambda one: one.blocks[0].w, here, weights)
+    def first_layer(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
+        moved = eqx.tree_at(lambda one: one.blocks[0].w, here, weights)
+        return values(moved, unit), slope(moved)
 
     def shape(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
-        moved = with_first(weights)
-        bar = values(moved, unit) / slope(moved)
+        value, alpha = first_layer(weights)
+        bar = value / alpha
         return bar, share @ jnp.where(inside, jnp.square((bar - 1) * r), 0)
 
     rows = m * jax.jacrev(parts)(w)
@@ -177,7 +177,7 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
     signal = 0.5 * jnp.square(mean * alpha) * jnp.sum(jnp.square(steep)) / m
     reach = share @ jnp.where(inside, jnp.square(r), 0)
     bound = 4 * jnp.square(mean) * alpha / s * (1 + s) * (1 + s * bar) * jnp.sqrt(e * reach)
-    moved = jax.jvp(lambda v: values(with_first(v), unit), (w,), (-rows[0],))[1]
+    moved, _ = jax.jvp(first_layer, (w,), (-rows[0],))[1]
     return ShapeSpeeds(fit, error, rest, fit_error, error_error, rest_error, signal, bound, moved / alpha)
 
 

@@ -98,10 +98,7 @@ def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, 
 def decomposed(*, spread: float = 0.0) -> Trajectory:
     """Return a learner close to the target, so wide that the error of its first layer is a few percent.
 
-    Parameters
-    ----------
-    spread
-        Standard deviation of w_2.
+    The standard deviation of w_2 is ``spread``.
     """
     data = spherical(16_000, _D, truncate=4.0, key=jax.random.key(9))  # sampling error of gradients: a few percent
     weights = Normal(spread, mean=-0.5 / sphere_mean(_D))  # w̄_2 α = -0.5 with |w_1| = 1

@@ -210,7 +210,7 @@ class SlopeGrows(s.OfLearner):
 
     def conclude(self, setting: s.Setting) -> Finding:
         law, (second, first, speeds) = setting.law, setting.observed(*s.SPEEDS)
-        lows, highs, moving = [], [], []
+        found = []
         for i in np.flatnonzero((s.least_inside(second, first) > 0) & (second["largest"] < 0)):
             rows, alpha, error = second["neurons"][i], first["alpha"][i], first["sphere"][i]
             least = fall_bound(rows, alpha, error, law)
@@ -218,12 +218,11 @@ class SlopeGrows(s.OfLearner):
                 continue
             weight = 4 * sphere_mean(setting.d) * float(np.abs(rows[:, 0]).mean())
             reach = float(np.max(rows[:, 1] / np.abs(rows[:, 0]))) / (alpha * (1 - error))
-            lows.append(weight * least)
-            highs.append(weight * alpha * (1 + error) * rows[:, 1].mean() * float(law.moment(1, reach)))
-            moving.append(float(speeds["alpha"][i]))
-        if not lows:
+            most = weight * alpha * (1 + error) * rows[:, 1].mean() * float(law.moment(1, reach))
+            found.append((weight * least, most, float(speeds["alpha"][i])))
+        if not found:
             return Finding(Verdict.VACUOUS, "At no observation is the lower bound positive.")
-        low, high, speed = (np.array(one) for one in (lows, highs, moving))
+        low, high, speed = np.array(found).T
         above, below = float(np.min(speed / low)), float(np.min(high / speed))
         numbers = {"α' over its lower bound": above, "upper bound over α'": below, "observations": float(low.size)}
         why = f"α' is at least {above:.3g} times its lower bound, and its upper bound at least {below:.3g} times α'."

@@ -40,18 +40,10 @@ from unlazy.theory.hypotheses import loss_slope
 
 
 class Residual(NamedTuple):
-    """f_β and g_β, row by row.
+    """f_β and g_β of every channel: θ_W' and θ_a' of the linear flow minus those of the network."""
 
-    Attributes
-    ----------
-    f
-        θ_W' of the linear flow minus that of the network, (M, d).
-    g
-        θ_a' of the linear flow minus that of the network, (M, places).
-    """
-
-    f: np.ndarray
-    g: np.ndarray
+    f: np.ndarray  # (M, d)
+    g: np.ndarray  # (M, places)
 
 
 def residual(

@@ -181,13 +181,7 @@ def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "
 
 
 def six_images(*, zero: bool = False) -> Dataset:
-    """Draw six images of 6 x 6 pixels in [0.2, 1], with targets in [1, 3].
-
-    Parameters
-    ----------
-    zero
-        Whether the images have a column of zeros.
-    """
+    """Draw six images of 6 x 6 pixels in [0.2, 1], with a column of zeros if ``zero``, and targets in [1, 3]."""
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.uniform(keys[0], (6, 1, 6, 6), minval=0.2)
     x = jnp.where(jnp.arange(6) == 0, 0.0, x) if zero else x
