@@ -1,7 +1,8 @@
 """Probes of the learner of ren2023: the slope α and shape of its first layer, its second layer, and active clips.
 
 They apply to the two-block stack of eq. 1 (tied amplitudes |w| in block 1, rank 1), of finite or infinite width. With
-α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F.
+α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F. The pull of a sample on a neuron is its term
+in the neuron's velocity, the vector that eq. 4 clips.
 """
 
 from collections.abc import Callable
@@ -211,7 +212,7 @@ class LossDecomposition(Probe):
     - ``fit``: L_1 = ½ E(f* - f̃)²; ``apart``: L_2 = ½ E(f̃ - f)²; ``cross``: L_3 = E(f* - f̃)(f̃ - f);
     - ``error``: (w̄_2²/2) E[(F̃ - F)²] over X_1, the largest ball in which all second-layer neurons are active (Lemma
       D.9): over all x it is infinite under the paper's law;
-    - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| by the weights of the first layer.
+    - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| in the first-layer weights.
     """
 
     def __call__(self, obs: Observation) -> Values:

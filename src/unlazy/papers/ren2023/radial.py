@@ -284,19 +284,19 @@ def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 
 
 
 def _grid(start: float, stop: float, width: float) -> np.ndarray:
-    """Edges of equal panels no wider than ``width``."""
+    """Return the edges of equal panels no wider than ``width``."""
     return np.linspace(start, stop, max(1, math.ceil((stop - start) / width)) + 1)
 
 
 def gauss_legendre(edges: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the Gauss-Legendre rule on each panel between neighbouring edges."""
+    """Return nodes and weights of the Gauss-Legendre rule on each panel between neighbouring edges."""
     node, weight = np.polynomial.legendre.leggauss(order)
     half = np.diff(edges)[:, None] / 2
     return (edges[:-1, None] + half * (1 + node)).ravel(), (half * weight).ravel()
 
 
 def _average_square(nu: float, u: np.ndarray) -> np.ndarray:
-    """J_ν² without its oscillation: (J_ν² + Y_ν²) / 2, which tends to 1 / (π u)."""
+    """Compute J_ν² without its oscillation: (J_ν² + Y_ν²) / 2, which tends to 1 / (π u)."""
     near = np.minimum(u, _FAR)
     exact = (special.jv(nu, near) ** 2 + special.yv(nu, near) ** 2) / 2
     return np.where(u > _FAR, (1 + (4 * nu**2 - 1) / (8 * u**2)) / (np.pi * u), exact)

@@ -80,8 +80,8 @@ class Activations(c.TrainingPanel):
     def claims(self, results: Results) -> list[Claim]:
         """Check that all condense into one line, tanh with both signs and the sigmoid with one.
 
-        The weaker statement excludes dead kernels of ReLU and allows two lines for it, because its kernels need not
-        turn to the opposite direction of the same line.
+        The weaker statement excludes dead kernels of ReLU and allows it two lines, because its kernels of opposite
+        signs need not lie along one line.
         """
         one, two = {"tanh": 1, "sigmoid": 1, "relu": 1}, {"tanh": 1, "sigmoid": 1, "relu": 2}
         paper = "we can still see a very clear condensation phenomenon"

@@ -14,9 +14,9 @@ from unlazy.theory import Example, Finding, Verdict
 def largest_product(w: np.ndarray, b: np.ndarray) -> float:
     """Compute the supremum over F >= 0 of f F, where f = mean of relu(w F + b) over a second layer.
 
-    It is infinite if a neuron with w >= 0 is active far out. Otherwise f is linear between any two neighbouring points
-    b/|w| at which a neuron turns off, f F is quadratic there, and its largest value is at the vertex or at an end. If
-    all neurons are alike it is b²/(4 |w|), at F = b/(2 |w|).
+    It is infinite if a neuron with w >= 0 is active at large F. Otherwise f is linear between neighbouring points b/|w|
+    at which a neuron turns off, f F is quadratic there, and its largest value is at the vertex or at an end. If all
+    neurons are equal it is b²/(4 |w|), at F = b/(2 |w|).
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def needed_bounds(second: s.Observed, first: s.Observed, d: int) -> np.ndarray:
 
     Let P be the largest |f* - f| F at which some second-layer neuron is active. As f* and f are not negative, |f* - f|
     is at most the larger of the two. Where f* > 0, |x| < 1 and f* F <= (1 - |x|) α (1 + ε) |x| <= α (1 + ε)/4; and
-    f F is at most `largest_product`, which is b²/(4 |w|) if all neurons are alike. P is at most the larger of both, and
+    f F is at most `largest_product`, which is b²/(4 |w|) for equal neurons. P is at most the larger of both, and
 
     - the pull on w_2 is (f* - f) σ' F, so R_v2 >= P is enough;
     - the pull on w_1 is at most 2 |v_1| |x| |f* - f| max|w_2|, and |x| <= F/(α (1 - ε)), so R_v1 >= 2 |v_1| max|w_2|

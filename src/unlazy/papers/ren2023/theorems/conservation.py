@@ -17,7 +17,7 @@ from unlazy.theory import Example, Finding, Hypothesis
 class Conserved(s.OfLearner):
     """Lemma D.18: α - (2 C_Γ/√d) E w_2² is constant along the unclipped flow.
 
-    With E w_2² it is exact at any width and on any data; printed with w̄_2², it holds up to the spread of the second
+    With E w_2² it is exact at any width and on any data; as printed, with w̄_2², it holds up to the spread of the second
     layer.
     """
 
@@ -72,7 +72,7 @@ def _concentrated(setting: s.Setting) -> Iterator[Hypothesis]:
 
 
 class Decomposition(s.OfFiniteLearner):
-    """Eq. 6: L is about ½ E(f* - f̃)² + (w̄_2²/2) E(F̃ - F)², in value and in the gradient by first-layer weights.
+    """Eq. 6: L is about ½ E(f* - f̃)² + (w̄_2²/2) E(F̃ - F)², in value and in gradient (in w_1).
 
     Parameters
     ----------
