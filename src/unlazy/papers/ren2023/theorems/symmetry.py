@@ -1,7 +1,10 @@
 """What spherical symmetry implies: Lemmas 3.1, B.1 to B.3 and B.5 of ren2023, each compared with samples.
 
 They are statements about laws. Each check asks whether a draw could come from such a law: it compares the largest
-deviation, in standard errors, with the one that a draw stays below with probability 1 - δ.
+deviation, in standard errors, with the one that a draw stays below with probability 1 - δ. Options:
+
+- ``delta``: Failure probability δ.
+- ``scale``: The paper's αβ.
 """
 
 import dataclasses
@@ -50,13 +53,7 @@ def _mean(each: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _OfLaws(s.OfLearner, WithProbability[s.Setting]):
-    """A statement about laws, which a draw from them satisfies with probability 1 - δ.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
-    """
+    """A statement about laws, which a draw from them satisfies with probability 1 - δ."""
 
     example: ClassVar[Example] = Example(problems.at_start)
     delta: float = eqx.field(static=True, default=0.01)
@@ -90,15 +87,7 @@ class EvenFeatures(_OfLaws, s.OfFiniteLearner):
 
 
 class _OfRadius(_OfLaws):
-    """A statement about the law of |x|.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
-    scale
-        The paper's αβ.
-    """
+    """A statement about the law of |x|."""
 
     counterexample: ClassVar[Example] = Example(problems.at_start, law="gaussian")
     conditions: ClassVar[s.Conditions] = (s.symmetric_draws,)
