@@ -276,8 +276,7 @@ class ClipActivity(Probe):
         here = learner(obs.network)
         if here.clip is None:
             raise UserError("This network has no clips: set `clip`, or remove this probe.")
-        first = here.blocks[0]
-        assert isinstance(first, Block | SphericalLimit)
+        first = cast(Block | SphericalLimit, here.blocks[0])
         f = here(obs.data.x)
         share = clipping.shares(obs.loss, obs.data.weight, f)
         share = share / jnp.sum(share)
