@@ -130,7 +130,7 @@ class PredictedTime(Panel):
             Claim(
                 text=f"at ε = {_EPSILONS[0]:g} the median kernel reaches alignment {_LEVEL:g} with v_1 within "
                 f"{_CLOSE:.0%} of the time that eq. 44 predicts",
-                paper="Proposition 1 (eq. 44); the paper measures no times",
+                paper="Proposition 1 (eq. 44); the paper does not measure times",
                 measured=_each(
                     groups,
                     lambda one: (

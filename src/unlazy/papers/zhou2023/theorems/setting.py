@@ -135,7 +135,7 @@ def read(run: Trajectory, zeros: bool = True) -> Reading[Setting]:
     form = yield from read_form(run)
     if not zeros:
         zero = float(np.mean(np.asarray(run.data.x) == 0))
-        yield Hypothesis("Assumption 2: |x| bounded away from 0, so no zero pixels (share)", zero == 0, zero, 0.0)
+        yield Hypothesis("Assumption 2: |x| bounded away from 0 (share of zero pixels)", zero == 0, zero, 0.0)
         least = float(np.abs(np.asarray(run.data.y)).min())
         yield Hypothesis("Assumption 2, also for targets: min |y| > 0", least > 0, least, 0.0)
     yield from first_assumption(form.activation)
