@@ -154,7 +154,7 @@ def _boundary(
 def _name_regions(
     axes: Axes, x: Axis, y: Axis, regions: np.ndarray, names: Sequence[str], present: Sequence[int]
 ) -> None:
-    """Write the name of each region where it is widest: at the point that is farthest from all others."""
+    """Write the name of each region where it is widest: at the point that is farthest from other regions."""
     from scipy.ndimage import distance_transform_edt
 
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.8, "edgecolor": "none"}

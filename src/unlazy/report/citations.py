@@ -87,7 +87,7 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
 
 
 def _attributes(path: Path) -> dict[str, Any]:
-    """Read the attributes of a stored run; the store, which takes long to import, is asked only where that fails."""
+    """Read the attributes of a stored run; the store, which is slow to import, is used only if that fails."""
     import h5py
 
     try:
@@ -115,7 +115,7 @@ def _words(value: Any) -> Iterator[str]:
 
 def _keys() -> set[str]:
     """Return the keys of all known papers."""
-    loaded = sys.modules.get("unlazy.papers")  # not imported for this: it takes long
+    loaded = sys.modules.get("unlazy.papers")  # not imported for this, because that is slow
     places = loaded.__path__ if loaded else [str(Path(__file__).parents[1] / "papers")]
     folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")} - {"outcomes"}
     return folders | {key for key, (calls, _) in _entries().items() if key in calls}

@@ -51,24 +51,12 @@ class Contents:
     sweeps: list[tuple[Manifest, xr.Dataset]] = field(default_factory=list)
 
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
-        """Read the stored runs of a panel, as far as they are available, by label.
-
-        Parameters
-        ----------
-        record
-            The record of the panel.
-        """
+        """Read the stored runs of a panel's record, as far as they are available, by label."""
         found = {label: self.files.get(name) for label, name in record.digests.items()}
         return _usable({label: path for label, path in found.items() if path is not None}, read_run)
 
     def add_sweep(self, path: Path) -> None:
-        """Add a sweep; one that cannot be read, or of which nothing is stored, is left out with a warning.
-
-        Parameters
-        ----------
-        path
-            The list of its runs (.sweep.json).
-        """
+        """Add the sweep of a list of runs (.sweep.json); it is left out, with a warning, if it cannot be read."""
         try:
             self.sweeps.append((Manifest.read(path), gather_sweep(path)))
         except UserError as error:
@@ -134,6 +122,13 @@ def _usable(paths: Mapping[K, Path], read: Callable[[Path], V]) -> dict[K, V]:
         except UserError as error:
             skip(error)
     return found
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as "1.5 s", "95 s", "10 min" or "2.5 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _number(panel: str) -> int:

@@ -24,7 +24,7 @@ from unlazy.lab.store import statuses
 from unlazy.lab.table import last_values
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
-from unlazy.report.contents import Contents
+from unlazy.report.contents import Contents, duration
 from unlazy.report.record import Record
 from unlazy.theory import Verdict
 
@@ -39,10 +39,10 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
-_MOST_LINES = 8  # of runs in work
-_FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
-_MOST_ROWS = 100  # of a dry run's table
-_COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
+_MOST_LINES = 8  # of progress, for runs that are being computed
+_FEW, _LONG = 4, 600.0  # up to this many runs have a line each; seconds over which the speed is averaged
+_MOST_ROWS = 100  # in the table of a dry run
+_COLUMNS, _ALONE = 9, 6  # of a benchmark's table with several rows or with one, at most
 
 
 def print_records(done: list[Record], as_json: bool) -> None:
@@ -144,13 +144,8 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
     seconds, memory = preview.seconds, preview.memory
     if as_json:
         rows = [
-            {
-                "label": row.point.label,
-                "fields": row.point.fields,
-                "state": row.state,
-                "seconds": row.seconds,
-                "memory": row.memory,
-            }
+            {"label": row.point.label, "fields": row.point.fields}
+            | {"state": row.state, "seconds": row.seconds, "memory": row.memory}
             for row in preview.rows
         ]
         print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
@@ -176,13 +171,6 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
     time = "The time cannot be estimated" if seconds is None else f"About {duration(seconds / workers)}{shared}"
     room = f", and {memory / 2**20:.3g} MiB for the largest run" if memory else ""
     print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
-
-
-def duration(seconds: float) -> str:
-    """Return a time in words, such as "12 s", "3 min" or "2.5 h"."""
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
@@ -212,15 +200,8 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
         outcomes = {one.value: sum(claim.outcome is one for claim in claims) for one in Outcome}
         compared = dict(Counter(one.agreement for record in contents.records for one in record.references or ()))
         swept = [{"sweep": one.sweep, "points": len(one.points)} for one, _ in contents.sweeps]
-        counts = {
-            "panels": panels,
-            "runs": runs,
-            "sweeps": swept,
-            "claims": len(claims),
-            "outcomes": outcomes,
-            "references": compared,
-        }
-        print(json.dumps({"report": str(path), **counts}, indent=2))
+        counts = {"panels": panels, "runs": runs, "sweeps": swept, "claims": len(claims)}
+        print(json.dumps({"report": str(path), **counts, "outcomes": outcomes, "references": compared}, indent=2))
     else:
         of_panels = f"{_tally(*contents.records)} in {panels} panel{'' if panels == 1 else 's'}"
         of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
@@ -231,7 +212,7 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
-    """Print what benchmarks measured."""
+    """Print the results of benchmarks."""
     if as_json:
         print(json.dumps([row for table in tables for row in table], indent=2))
         return
@@ -257,13 +238,13 @@ def _cell(value: Any) -> str:
 
 @contextmanager
 def telling(screen: Console) -> Iterator[Display]:
-    """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
+    """Show progress on a terminal: a line for each of a few runs, or one for all and one for each that is computed."""
     with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
         yield Display(bars)
 
 
 class Display:
-    """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
+    """The progress of runs. Of more than a few, only those being computed have a line, below one line for all."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars, self.whole, self.stored, self.runs = bars, None, 0, 1
@@ -271,7 +252,7 @@ class Display:
         self.shares: dict[str, float] = {}
 
     def expect(self, runs: int) -> None:
-        """Begin to count again, with this number of runs."""
+        """Start counting again, with this number of runs."""
         self.runs, self.stored = runs, 0
         self.shares.clear()
         if runs > _FEW and self.whole is None:
@@ -284,7 +265,7 @@ class Display:
         note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
         name = recipe.digest
         if self.whole is not None and share >= 1 and name not in self.shares:
-            self.stored += 1  # it was there before, which says nothing about the time that others take
+            self.stored += 1  # it was stored before, so that it does not count for the estimate of the time left
         elif name not in self.lines and (self.whole is None or (share < 1 and len(self.lines) < _MOST_LINES)):
             self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
         self.shares[name] = share

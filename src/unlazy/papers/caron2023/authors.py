@@ -1,7 +1,8 @@
-"""Numbers of the authors' figures beside ours.
+"""The numbers in the authors' figures beside ours.
 
-The figures in their repository are vector graphics, from which curves were read back (to 1e-6 of an axis). Each row has
-values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training unless it says otherwise.
+The figures in their repository are vector graphics, from which curves were read (to 1e-6 of the length of an axis).
+Each row has values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training unless its
+name says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +87,7 @@ ENDS: Mapping[str, Mapping[str, Row]] = {
 FIGURES = {"sphere-sine": 1, "concrete": 6, "energy": 7, "airfoil": 8, "plant": 9, "mnist": 10, "cifar10": 4}
 ACCURACIES = (PRUNED_RIGHT, FEATURES_RIGHT)  # those of figure 3
 _HORIZON = {"sphere-sine": 50_000.0, "mnist": 20_000.0, "cifar10": 391_000.0}  # in our units; 100,000 for tables
-_WHY = {"cifar10": "random patches take the place of the authors' pretrained features: only measured"}
+_WHY = {"cifar10": "random patches replace the authors' pretrained features, so that this is only measured"}
 
 
 def _pruned(run: xr.Dataset, what: str) -> np.ndarray:
@@ -117,18 +118,10 @@ _WORDS = {
 
 
 def references(runs: Results, name: str, only: tuple[str, ...] | None = None) -> list[Reference]:
-    """Set the numbers of the authors' figures beside those of runs of the released settings.
+    """Compare the numbers in the authors' figures with those of runs in the released settings, in their order.
 
-    Theirs are over five runs, which share their data, so that each is compared as one run.
-
-    Parameters
-    ----------
-    runs
-        Stored runs by label, in the order of the settings.
-    name
-        The data set.
-    only
-        Some of the quantities; if omitted, all that are known but the accuracies of figure 3.
+    Their five runs share their data, so that each number counts as that of one run. ``name`` is the data set, and
+    ``only`` some of the quantities: by default all that are known, except the accuracies of figure 3.
     """
     one = next(iter(runs.values()))
     as_large = (
@@ -136,7 +129,8 @@ def references(runs: Results, name: str, only: tuple[str, ...] | None = None) ->
         and option(one, "data.kind") == name
         and float(one["time"][-1]) == _HORIZON.get(name, 100_000.0)
     )
-    why = _WHY.get(name, "") if as_large else "the authors' runs are larger, longer or on other data: only measured"
+    smaller = "the authors' runs are larger, longer or on other data, so that this is only measured"
+    why = _WHY.get(name, "") if as_large else smaller
     found = []
     for what in only or (each for each in ENDS[name] if each not in ACCURACIES):
         read = _READ.get(what, lambda run, what=what: curve(run, what)[:, -1])
