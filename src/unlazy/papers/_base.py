@@ -89,6 +89,8 @@ class Claim:
 class Panel(abc.ABC):
     """A figure or table of a paper, reproduced at ``quick`` scale (same claim, smaller) or at ``paper`` scale.
 
+    Its methods take ``results``, the stored runs by the labels of the recipes.
+
     Attributes
     ----------
     key
@@ -129,32 +131,14 @@ class Panel(abc.ABC):
 
     @abc.abstractmethod
     def claims(self, results: Results) -> list[Claim]:
-        """Check the paper's claims on finished runs.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Check the paper's claims on finished runs."""
 
     @abc.abstractmethod
     def draw(self, results: Results) -> Figure:
-        """Draw the figure as in the paper.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Draw the figure as in the paper."""
 
     def references(self, results: Results) -> list[Reference]:
-        """Return the authors' numbers beside ours (see `unlazy.papers.compare`); none by default.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Return the authors' numbers beside ours (see `unlazy.papers.compare`); none by default."""
         return []
 
 

@@ -285,10 +285,10 @@ def short_runs(
     return {form: flow(network, data, [0.0, _END], probes) for form, flow in flows.items()}
 
 
-def fits(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> bool:
-    """Whether a probe is defined for a network; if it is not, it raises a `UserError`."""
+def fits(probe: Evaluate, network: Network, data: Dataset) -> bool:
+    """Whether a probe is defined for a network, that is, does not raise a `UserError`."""
     try:
-        eqx.filter_eval_shape(lambda n, d: probe(Observation(n, n, d, loss or Squared())), network.restore(), data)
+        eqx.filter_eval_shape(lambda n, d: probe(Observation(n, n, d, Squared())), network.restore(), data)
     except UserError:
         return False
     return True

@@ -182,22 +182,13 @@ class Theorem(eqx.Module, Generic[Setting]):
 
     @staticmethod
     def knows(network: Network) -> bool:
-        """Return whether the theorem may apply to a network, as far as its initial state shows.
-
-        Parameters
-        ----------
-        network
-            The network at the start.
-        """
+        """Return whether the theorem may apply to a network, as far as its initial state shows."""
         return True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Return the probes that a run must have: `probes` for networks that the theorem knows, none for others.
+        """Return the probes that a run from this network on these data must have.
 
-        Parameters
-        ----------
-        network, data
-            The network at the start of the run, and its data.
+        By default they are `probes` for networks that the theorem knows, and none for others.
         """
         return self.probes if self.knows(network) else ()
 
@@ -206,32 +197,15 @@ class Theorem(eqx.Module, Generic[Setting]):
         """Yield the hypotheses on data, network and run, and return the setting for `conclude`.
 
         A reading ends early, by `require`, `require_type` or ``return None``, if a hypothesis is not met that the
-        others depend on. Use observations in `conclude` only: here the run may lack a probe.
-
-        Parameters
-        ----------
-        run
-            Any run.
+        others depend on. Use observations in `conclude` only: here ``run`` is any run, which may lack a probe.
         """
 
     @abc.abstractmethod
     def conclude(self, setting: Setting) -> Finding:
-        """Check the conclusion on a run that meets all hypotheses and was observed with all probes needed.
-
-        Parameters
-        ----------
-        setting
-            What `read` returned.
-        """
+        """Check the conclusion on what `read` returned for a run that meets all hypotheses and has all probes."""
 
     def check(self, run: Trajectory) -> Finding:
-        """Check hypotheses and conclusion on a run.
-
-        Parameters
-        ----------
-        run
-            Any run.
-        """
+        """Check hypotheses and conclusion on any run."""
         hypotheses, setting = read_all(self.read(run))
         unmet = [one for one in hypotheses if not one.met]
         if setting is None and not unmet:

@@ -98,22 +98,20 @@ def _few(run: xr.Dataset, what: str) -> np.ndarray:
     return run[f"transfer.hidden.{what}"].values[:, transferred(run).index(_FEW)]
 
 
-_READ: Mapping[str, Callable[[xr.Dataset], np.ndarray]] = {
-    FIRST: lambda run: run["kernel.smallest"].values[:, 0],
-    PRUNED: lambda run: _pruned(run, "train_risk"),
-    PRUNED_TEST: lambda run: _pruned(run, "test_risk"),
-    PRUNED_RIGHT: lambda run: 1 - _pruned(run, "test_error"),
-    FEATURES: lambda run: _few(run, "test_risk"),
-    FEATURES_RIGHT: lambda run: 1 - _few(run, "test_error"),
-}
-_WORDS = {
-    FIRST: "eig_min of the NTG at the start",
-    LAST: "eig_min of the NTG at the end",
-    PRUNED: "the training risk without 1,900 of 2,000 nodes",
-    PRUNED_TEST: "the test risk without 1,900 of 2,000 nodes",
-    PRUNED_RIGHT: "the test accuracy without 1,900 of 2,000 nodes",
-    FEATURES: "the test risk with 10 transferred features",
-    FEATURES_RIGHT: "the test accuracy with 10 transferred features",
+def _end(what: str) -> tuple[str, Callable[[xr.Dataset], np.ndarray]]:
+    """Return the name of the end of a curve, and a function that reads it from a run."""
+    return f"{TITLES.get(what, what)} at the end", lambda run: curve(run, what)[:, -1]
+
+
+_WITHOUT, _WITH = "without 1,900 of 2,000 nodes", "with 10 transferred features"
+_READ: Mapping[str, tuple[str, Callable[[xr.Dataset], np.ndarray]]] = {
+    FIRST: ("eig_min of the NTG at the start", lambda run: run["kernel.smallest"].values[:, 0]),
+    LAST: ("eig_min of the NTG at the end", _end(LAST)[1]),
+    PRUNED: (f"the training risk {_WITHOUT}", lambda run: _pruned(run, "train_risk")),
+    PRUNED_TEST: (f"the test risk {_WITHOUT}", lambda run: _pruned(run, "test_risk")),
+    PRUNED_RIGHT: (f"the test accuracy {_WITHOUT}", lambda run: 1 - _pruned(run, "test_error")),
+    FEATURES: (f"the test risk {_WITH}", lambda run: _few(run, "test_risk")),
+    FEATURES_RIGHT: (f"the test accuracy {_WITH}", lambda run: 1 - _few(run, "test_error")),
 }
 
 
@@ -133,10 +131,8 @@ def references(runs: Results, name: str, only: tuple[str, ...] | None = None) ->
     why = _WHY.get(name, "") if as_large else smaller
     found = []
     for what in only or (each for each in ENDS[name] if each not in ACCURACIES):
-        read = _READ.get(what, lambda run, what=what: curve(run, what)[:, -1])
-        words = _WORDS.get(what, f"{TITLES.get(what, what)} at the end")
+        words, read = _READ.get(what) or _end(what)
+        source = f"figure {3 if what in ACCURACIES else FIGURES[name]}, read from the vector graphic"
         for (label, run), theirs in zip(runs.items(), ENDS[name][what], strict=True):
-            figure = 3 if what in ACCURACIES else FIGURES[name]
-            source = f"figure {figure}, read from the vector graphic"
             found.append(compare(words, read(run), theirs, source, setting=label, log=True, why=why))
     return found

@@ -105,7 +105,6 @@ class DigitImages(_Digits):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Nine axes, in the order of the paper."""
         shown = comparison.EVERYTHING_RELEASED if self.released else comparison.EVERYTHING
         return comparison.draw(results, shown, self._heading(results), 11.0, 9.0, rows=3, clock="t (ten GD steps each)")
 
@@ -128,7 +127,6 @@ class DigitSubset(_Digits):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Two axes, as in the paper."""
         shown = ("pruning.hidden.test_error", "transfer.hidden.test_error")
         return comparison.draw(results, shown, self._heading(results), 8.0, 3.4)
 
@@ -216,7 +214,6 @@ class Cifar(Variant):
         return [] if self.by_gamma else super().references(results)
 
     def draw(self, results: Results) -> Figure:
-        """Four axes in a row, as in the paper."""
         runs = {name: run.assign_coords(time=np.asarray(run["time"]) / _RATE) for name, run in results.items()}
         data = "digits" if "digits" in values(results, "data.kind") else "CIFAR-10"
         title = f"caron2023, {data} on random patches instead of pretrained features{self.note}"

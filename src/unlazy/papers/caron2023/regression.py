@@ -79,7 +79,6 @@ class Simulated(Variant):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Four axes in a row, as in the paper."""
         shown = ("train-loss", WEIGHTS, ROOT if self.released else KERNEL, "kernel.smallest")
         return comparison.draw(results, shown, f"caron2023, simulated data, noise {self.noise:g}", 13.0, 3.2)
 
@@ -189,7 +188,6 @@ class Regression(_Tables):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Nine axes, in the order of the paper."""
         title = f"caron2023, {_data_in_words(results, self.data)}{self.note}"
         shown = comparison.EVERYTHING_RELEASED if self.released else comparison.EVERYTHING
         return comparison.draw(results, shown, title, 11.0, 9.0, rows=3)
@@ -242,7 +240,6 @@ class RegressionSubset(_Tables):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Four axes in a row, as in the paper."""
         figure, axes = titled_canvas(f"caron2023, regression{self.note}", 4, 13.0, 3.4)
         shown = (WEIGHTS, ROOT if self.released else KERNEL, "pruning.hidden.train_risk", "transfer.hidden.test_risk")
         for one, what, name, runs in zip(axes, shown, _SETS, self._by_set(results), strict=True):

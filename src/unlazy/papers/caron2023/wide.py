@@ -20,7 +20,7 @@ import xarray as xr
 from unlazy.activations import Relu
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe, draw_data
-from unlazy.networks import Zipf, asymmetrical
+from unlazy.networks import Scaling, Zipf, asymmetrical
 from unlazy.networks.node_kernels import heavy_variances
 from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
 from unlazy.papers._curves import dots, label_axes, listed, mean_sd, plural, quadratic_times, titled_canvas
@@ -49,8 +49,6 @@ _MEASURES = {
 }
 GAUSSIAN = "gaussian"
 
-Runs = dict[int, xr.Dataset]  # by width
-
 
 def recipe(s: Sizes, setting: Setting, seeds: int | None, width: int | None = None, start: Any = None) -> Recipe:
     """Return the recipe of a network of some width or, without a width, of the limit.
@@ -74,9 +72,14 @@ def recipe(s: Sizes, setting: Setting, seeds: int | None, width: int | None = No
     )
 
 
-def _finite(results: Results, setting: Setting) -> Runs:
+def _finite(results: Results, setting: Setting) -> dict[int, xr.Dataset]:
     """Return the networks of one setting by width, in its order."""
     return dict(sorted(_by(results, setting, "network.width").items()))
+
+
+def _limits(results: Results, setting: Setting) -> dict[Any, xr.Dataset]:
+    """Return the limits of one setting by their start."""
+    return _by(results, setting, "network.start")
 
 
 def _by(results: Results, setting: Setting, entry: str) -> dict[Any, xr.Dataset]:
@@ -85,13 +88,13 @@ def _by(results: Results, setting: Setting, entry: str) -> dict[Any, xr.Dataset]
     return {value: run for value, run in found.items() if value is not None}
 
 
-def _limits(results: Results, setting: Setting) -> dict[Any, xr.Dataset]:
-    """Return the limits of one setting by their start."""
-    return _by(results, setting, "network.start")
-
-
 def _settings(results: Results) -> list[Setting]:
     return list(dict.fromkeys(map(setting_of, results.values())))
+
+
+def _scaling(run: xr.Dataset) -> Scaling:
+    gamma, alpha = setting_of(run)
+    return asymmetrical(gamma, Zipf(alpha))
 
 
 def output_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
@@ -113,15 +116,14 @@ def over_widths(results: Results, setting: Setting, distance: Callable[..., np.n
 
 def heavy_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
     """Largest (Σ_j μ_j (|Δw_j| - |Δw_j|_∞)²)^½ over all times, with the variances μ_j of the heavy nodes, by seed."""
-    kept, _ = heavy_variances(asymmetrical(setting_of(run)[0], Zipf(setting_of(run)[1])))
+    kept, _ = heavy_variances(_scaling(run))
     apart = run[WEIGHTS].values[:, :, : len(kept)] - limit[WEIGHTS].values
     return np.sqrt(np.square(apart) @ kept).max(axis=1)
 
 
 def predicted_kernel_distance(run: xr.Dataset) -> np.ndarray:
     """(C_0 Σ_j c_j²)^½, the root mean square of `kernel_distance` at the start, by seed."""
-    gamma, alpha = setting_of(run)
-    scaling = asymmetrical(gamma, Zipf(alpha))
+    scaling = _scaling(run)
     apart, (kept, _) = scaling.nodes(option(run, "network.width")) ** 2, heavy_variances(scaling)
     apart[: len(kept)] -= kept
     sets = comparison.training_sets(run)
@@ -218,7 +220,6 @@ class TowardsLimit(Panel):
         return found
 
     def draw(self, results: Results) -> Figure:
-        """Risk, outputs, NTG, heavy nodes."""
         figure, (risk, *others) = titled_canvas("caron2023: distance to the limit of infinite width", 4, 13.0, 3.4)
         settings = _settings(results)
         shown = settings[-1]
@@ -296,8 +297,8 @@ class AgainstWidth(Panel):
                     judged=power_law(widths, large, 0.0, _WITHIN),
                 ),
                 Claim(
-                    text=f"{label(_BOTH[1])}: at m = {last:,} {words} is that of the limit: logarithms differ by at "
-                    f"most {_SHARE} on average",
+                    text=f"{label(_BOTH[1])}: at m = {last:,} {words} equals that of the limit: logarithms differ by "
+                    f"at most {_SHARE} on average",
                     paper=f"{_IFF}; λ_mj → (1-γ) λ̃_j",
                     measured=listed({f"m = {last:,}": large[-1], "limit": final, "log ratio": apart}),
                     judged=between(apart, -_SHARE, _SHARE),
@@ -311,18 +312,15 @@ class AgainstWidth(Panel):
             ]
         kernels = np.stack([moved(run)["kernel"] for run in lazy.values()])
         slopes = np.polyfit(np.log(widths), np.log(kernels), 1)[0]
-        return [
-            *found,
-            Claim(
-                text=f"γ = 1: the NTG changes by less the wider the network, at least as fast as m^{_BOUND}",
-                paper="Theorem 4.1 (d): bounded by a factor (Σ_j λ_mj^(3/2))^(1/2), which is m^(-1/4) for γ = 1",
-                measured=f"exponent {mean_sd(slopes)}",
-                judged=increases(slopes, np.full(slopes.size, _BOUND)),
-            ),
-        ]
+        bound = Claim(
+            text=f"γ = 1: the change of the NTG falls with the width at least as fast as m^{_BOUND}",
+            paper="Theorem 4.1 (d): bounded by a factor (Σ_j λ_mj^(3/2))^(1/2), which is m^(-1/4) for γ = 1",
+            measured=f"exponent {mean_sd(slopes)}",
+            judged=increases(slopes, np.full(slopes.size, _BOUND)),
+        )
+        return [*found, bound]
 
     def draw(self, results: Results) -> Figure:
-        """One axes for each measure."""
         figure, every = titled_canvas("caron2023: what moves, against width", 3, 11.0, 3.4)
         (limit,) = _limits(results, _BOTH[1]).values()
         for axes, (name, words) in zip(every, _MEASURES.items(), strict=True):
@@ -343,8 +341,7 @@ class AgainstWidth(Panel):
 def moved(run: xr.Dataset) -> Mapping[str, np.ndarray]:
     """Return how much has moved at the end, by seed, for each of `_MEASURES`."""
     every, theta = run[WEIGHTS].values[:, -1], run["kernel-matrix"].values
-    scaling = asymmetrical(setting_of(run)[0], Zipf(setting_of(run)[1]))
-    width = option(run, "network.width", None)
+    scaling, width = _scaling(run), option(run, "network.width", None)
     weights = heavy_variances(scaling)[0] if width is None else scaling.nodes(width) ** 2
     change, first = (np.linalg.norm(one, axis=(1, 2)) for one in (theta[:, -1] - theta[:, 0], theta[:, 0]))
     return {

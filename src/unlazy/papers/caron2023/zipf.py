@@ -79,7 +79,6 @@ class SquaredWeights(Panel):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """The curve, and a dot for each α."""
         figure, (axes,) = canvas(1, 5.0, 3.6)
         alphas = np.linspace(0.02, 0.999, 400)
         axes.plot(alphas, squared_sum(alphas), color=ORDERED[1], label="Σ λ̃²")

@@ -106,7 +106,6 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare a mean over starts with the formula."""
         made, slope = setting
         mean = s.over_starts(_weights, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(51))
         step = first_weight_step(made.network.activation, made.x)
@@ -136,7 +135,6 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
         return setting
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare a mean over starts with the formula."""
         made, slope = setting
         mean = s.over_starts(_kernel, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(52))
         each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])

@@ -57,7 +57,6 @@ class _Guarantee(WithProbability[Promised]):
         return made, slope, promised
 
     def conclude(self, setting: Promised) -> Finding:
-        """Compare (a)-(d) with the run at every time."""
         made, slope, promised = setting
         path = s.path(made, slope)
         least = margins(promised, made.variances, *path[:5], resolution=path.blur).least()

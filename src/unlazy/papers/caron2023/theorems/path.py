@@ -50,7 +50,6 @@ class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
         return made, slope
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare loss and weights with the smallest eigenvalue observed."""
         made, path = setting[0], s.path(*setting)
         zeta = 2 * float(path.smallest.min())
         decay = Fall(path.times, path.losses, path.resolution, path.rounding).against(zeta, stepwise=False)
@@ -92,7 +91,6 @@ class ReluKernelStays(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the change of both parts with their bounds."""
         moved, shares = _moved(setting), np.sqrt(setting.variances)
         carries = shares > 0
         reach = float(np.max(moved[carries] / shares[carries]))
@@ -124,7 +122,6 @@ class SmoothKernelStays(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the change of both parts with their bounds."""
         bend, each = curvature(setting.network.activation), 2 * _moved(setting)
         n, d = setting.n, setting.d
         bounds = [

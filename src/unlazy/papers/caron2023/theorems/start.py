@@ -41,7 +41,6 @@ class MeanKernelPositive(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare κ_n with rounding."""
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
         why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
@@ -69,7 +68,6 @@ class KernelNearItsLimit(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the distance with what it is on average."""
         network, x = setting.network, setting.run.data.x[:_SEEN]
         limit = kernels.limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
@@ -105,7 +103,6 @@ class KernelVaries(Theorem[s.Model]):
         return _law(run, s.model)
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare a mean over starts with the formula."""
         x, sigma = setting.x[:_SEEN], setting.network.activation
         node, constant = kernels.asymmetrical_nodes(setting.network), kernels.node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
@@ -153,7 +150,6 @@ class NodeSums(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare sums and bounds."""
         lam, m = setting.variances, setting.variances.size
         node, root = kernels.asymmetrical_nodes(setting.network), float(np.sum(np.sqrt(lam)))
         ratios = [math.sqrt(m) / root, root / max(math.sqrt(setting.gamma * m), 1e-300)]
@@ -195,7 +191,6 @@ class StartConcentrates(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the eigenvalues."""
         split = kernels.parts(setting.network, setting.run.data.x)
         part = float(np.linalg.eigvalsh(split.symmetric)[0]) / setting.unit
         whole = float(np.linalg.eigvalsh(split.symmetric + split.rest)[0]) / setting.unit
