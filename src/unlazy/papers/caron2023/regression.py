@@ -146,11 +146,11 @@ class _Tables(Variant):
     def _on(self, name: str, scale: Scale, seeds: int | None) -> dict[str, Recipe]:
         """Return the recipes of all settings on one table, or on the data that replace it."""
         sizes, (table, inputs, shares) = _SCALES[self.released][scale], _SETS[name]
-        data: dict[str, Any] = {"kind": "sphere-sine", "d": inputs, "n": 300, "n_test": 150}
-        data |= {"n_held": 400, "noise": 0.1}
-        if scale == "paper" or at_hand(*table.sources):
-            data = {"kind": name} | ({"unit_ball": False} if self.released else {})
-            data |= {} if scale == "paper" else {"shares": shares}
+        data: dict[str, Any] = {"kind": name} | ({"unit_ball": False} if self.released else {})
+        if scale == "quick" and at_hand(*table.sources):
+            data["shares"] = shares
+        elif scale == "quick":
+            data = {"kind": "sphere-sine", "d": inputs, "n": 300, "n_test": 150, "n_held": 400, "noise": 0.1}
         kernel = {"kind": "kernel", "samples": SAMPLES} if self.released else "kernel"
         at_end = self._at_end(_TRANSFER[self.released][scale])
         probes = ["train-loss", "test-loss", "weight-movement", kernel, *at_end]
