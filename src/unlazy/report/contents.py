@@ -127,7 +127,7 @@ def _usable(paths: Mapping[K, Path], read: Callable[[Path], V]) -> dict[K, V]:
 def duration(seconds: float) -> str:
     """Return a time in words, such as "1.5 s", "95 s", "10 min" or "2.5 h"."""
     if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2g} s"
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{round(seconds, 1):g} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
