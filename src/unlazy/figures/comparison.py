@@ -148,7 +148,7 @@ class Comparison:
 
 
 def compare(runs: Runs) -> Comparison:
-    """Group runs by the settings in which their recipes differ.
+    """Group runs by the settings in which their recipes differ, and choose colours and dash patterns for the groups.
 
     Parameters
     ----------
@@ -156,11 +156,6 @@ def compare(runs: Runs) -> Comparison:
         One run or several: `unlazy.Trajectory` objects or stored runs (`xarray.Dataset`), as a sequence or as a mapping
         from labels. A list under one label holds seeds. Without labels, runs are distinguished by the settings in which
         their recipes differ, or by name where there are no recipes.
-
-    Returns
-    -------
-    Comparison
-        The settings that differ, and groups of runs with colours and dash patterns.
     """
     labels, given = _collected(runs)
     if not given:

@@ -44,7 +44,8 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
     Scalars are drawn over time, losses first. For an array, such as one number per neuron, the median over its entries
     is drawn with bands that contain 50 % and 90 % of them; for a matrix also its values at the end. What was observed
     only at the end is drawn over its index. Several runs share each plot: the settings in which their recipes differ
-    determine colour, dash pattern and plot; seeds are drawn as a band.
+    determine colour, dash pattern and plot; seeds are drawn as a band. Save the figure with
+    ``figure.savefig("loss.pdf")``.
 
     Parameters
     ----------
@@ -55,11 +56,6 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
         The probe to draw, or several of them. All if omitted.
     style
         ``"screen"``, or ``"paper"`` for page width and type to match.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure. Save it with ``figure.savefig("loss.pdf")``.
     """
     comparison = compare(runs)
     with st.styled(style):

@@ -100,12 +100,7 @@ def fit(figure: Figure) -> Figure:
     Parameters
     ----------
     figure
-        The figure to finish. It is changed in place.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The same figure.
+        The figure to finish. It is changed in place, and returned.
     """
     from matplotlib.text import Text
 
@@ -136,7 +131,7 @@ def _dense(artist: Artist) -> bool:
 
 
 def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Make a figure with a grid of axes, independent of any window system.
+    """Make a figure with a constrained layout, and a list of its axes, row by row, independent of any window system.
 
     A single row of many axes is broken into several rows: more than four on the screen, more than three on paper.
 
@@ -147,13 +142,6 @@ def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int 
     width, height
         Size of the figure in inches on the screen. In the paper style the width is that of a column (one axes) or of a
         page, and only the proportions are used.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        The figure, with a constrained layout.
-    axes : list of matplotlib.axes.Axes
-        Its ``rows * columns`` axes, row by row.
     """
     style, count = _style.get(), columns * rows
     shape = (height / rows) / (width / columns)

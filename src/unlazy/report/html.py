@@ -42,7 +42,7 @@ def _check_file(path: Path) -> None:
 
 
 def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
-    """Write a report as one HTML file, which appears complete or not at all.
+    """Write a report as one HTML file, which appears complete or not at all, and return its path.
 
     Parameters
     ----------
@@ -50,11 +50,6 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
         What the report shows: the result of `gather`, or records of panels.
     path
         The file to write.
-
-    Returns
-    -------
-    Path
-        The same file.
     """
     contents = shown if isinstance(shown, Contents) else Contents(records=list(shown))
     _check_file(path)

@@ -139,17 +139,12 @@ def stem(panel: str, scale: Scale) -> str:
 
 
 def run_panel(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Results:
-    """Run all recipes of a panel, or take their results from the lab's store.
+    """Run all recipes of a panel, or take their results from the lab's store, and return the results by label.
 
     Parameters
     ----------
     panel, scale, lab, seeds, workers
         As for `reproduce`.
-
-    Returns
-    -------
-    dict of xarray.Dataset
-        The results by label.
     """
     return lab.run_all(panel.recipes(scale, seeds), workers)
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,8 +99,7 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         # Means over seeds and entries; what was observed at the end only has no time.
         last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
         if as_json:
-            finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON has no NaN
-            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}
+            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": _finite(last)}
             summaries.append(summary | {"nonfinite": [one for one in marked.split(", ") if one]})
             continue
         rows = [[one, f"{value:.6g}"] for one, value in last.items()]
@@ -108,7 +108,7 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
             where = "" if Status[one].ok else f" stopped at t = {float(result['time'][-1]):g}"
             print(f"{name}{where}: {Status[one].value}")
         if marked:
-            print(f"{name}: NaN or infinite values were observed of {marked}.")
+            print(f"{name}: {marked} had NaN or infinite values.")
         written = result.attrs["written"]
         print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {written} in {path}")
         if "method" in result.attrs:  # older files do not have it
@@ -118,19 +118,23 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
 
 
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace NaN and infinity by None, because JSON has neither."""
+    return {name: value if isfinite(value) else None for name, value in values.items()}
+
+
 def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
     """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
-    points, rows = sweep.points(), []
-    for point in points:
-        if point.label not in results:  # of another part
-            continue
-        result = results[point.label]
-        status = ", ".join(dict.fromkeys(statuses(result)))
-        rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
-        rows[-1]["run"] = str(store.path(point.recipe))
+    points = sweep.points()
+    rows = [
+        {"fields": point.fields, "status": ", ".join(dict.fromkeys(statuses(result))), "last": last_values(result)}
+        | {"run": str(store.path(point.recipe))}
+        for point in points
+        if (result := results.get(point.label)) is not None  # else it is of another part
+    ]
     path, _ = sweep.manifest(store, points)
     if as_json:
-        plain = [row | {"last": {k: v if isfinite(v) else None for k, v in row["last"].items()}} for row in rows]
+        plain = [row | {"last": _finite(row["last"])} for row in rows]
         print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
         return
     head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
@@ -151,16 +155,12 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
         print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
         return
     shown = preview.rows if len(preview.rows) <= _MOST_ROWS else preview.rows[: _MOST_ROWS // 2]
-    rows = [
-        [
-            *(_cell(row.point.fields[field]) for field in fields),
-            row.state,
-            "" if not row.seconds else duration(row.seconds),
-            "" if not row.memory else f"{row.memory / 2**20:.3g} MiB",
-        ]
-        for row in shown
-    ]
-    print_table([*fields, "state", "about", "memory"], rows)
+    table = []
+    for row in shown:
+        about = duration(row.seconds) if row.seconds else ""
+        size = f"{row.memory / 2**20:.3g} MiB" if row.memory else ""
+        table.append([*(_cell(row.point.fields[field]) for field in fields), row.state, about, size])
+    print_table([*fields, "state", "about", "memory"], table)
     if len(shown) < len(preview.rows):
         print(f"... and {len(preview.rows) - len(shown)} more (--json lists all).")
     counts = [f"{preview.count(state)} {state}" for state in ("stored", "in part", "new") if preview.count(state)]
@@ -179,15 +179,12 @@ def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
         print(path.read_text(encoding="utf-8"))
         return
     phase, names, regions, known = diagram.phase, diagram.names, diagram.regions, diagram.computed
-    letters = "abcdefghijklmnopqrstuvwxyz"
+    across, up, letters = phase.values(phase.x), phase.values(phase.y), ascii_lowercase
     rows = []
     for j in reversed(range(diagram.shape[1])):
         marks = [letters[regions[i, j] % 26] for i in range(diagram.shape[0])]
-        line = " ".join(mark.upper() if known[i, j] else mark for i, mark in enumerate(marks))
-        rows.append([_cell(phase.values(phase.y)[j]), line])
-    print_table(
-        [phase.y, f"{phase.x} from {_cell(phase.values(phase.x)[0])} to {_cell(phase.values(phase.x)[-1])}"], rows
-    )
+        rows.append([_cell(up[j]), " ".join(m.upper() if known[i, j] else m for i, m in enumerate(marks))])
+    print_table([phase.y, f"{phase.x} from {_cell(across[0])} to {_cell(across[-1])}"], rows)
     print(", ".join(f"{letters[index % 26].upper()}: {name}" for index, name in enumerate(names)))
     print(f"{diagram.summary()} Map: {path.with_suffix('.svg')}")
 

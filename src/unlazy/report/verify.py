@@ -28,23 +28,12 @@ Check = Callable[[Path], tuple[str, str]]  # of a file: its state, and why
 
 @dataclass(frozen=True)
 class Checked:
-    """The state of one file.
+    """The state of one file."""
 
-    Attributes
-    ----------
-    file, kind
-        The file, relative to the folder, and what it is.
-    state
-        "in order"; "not sealed", where an older version wrote no checksum; "left behind", by a process that was killed;
-        or "damaged".
-    why
-        What is wrong, in a sentence.
-    """
-
-    file: str
+    file: str  # relative to the folder
     kind: str
-    state: str
-    why: str = ""
+    state: str  # OK, NOT_SEALED if an older version wrote no checksum, LEFT by a process that was killed, or DAMAGED
+    why: str = ""  # what is wrong
 
     @property
     def damaged(self) -> bool:

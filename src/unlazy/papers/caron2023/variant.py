@@ -12,24 +12,10 @@ SHOWN = "Thick lines are medians over seeds, thin lines single seeds."
 
 
 class Variant(Panel):
-    """A figure as the text of the paper describes it, or as the released code runs it.
+    """A figure as the text of the paper describes it, or, if ``released``, as the released code runs it."""
 
-    Attributes
-    ----------
-    released
-        Whether the settings are those of the released code.
-    settings
-        The settings of (γ, α) that are compared.
-    note
-        " (as released)" for titles; empty for the settings of the text.
-    data
-        The data set, which also names the authors' numbers in `authors.ENDS`.
-    quantities
-        Those of the authors' numbers that the figure shows; all that are known if None.
-    """
-
-    data: str
-    quantities: tuple[str, ...] | None = None
+    data: str  # the data set, which also names the authors' numbers in `authors.ENDS`
+    quantities: tuple[str, ...] | None = None  # those of the authors' numbers that the figure shows; None: all known
 
     def __init__(self, number: int, title: str, released: bool) -> None:
         self.released, self.settings = released, RELEASED if released else TEXT
