@@ -117,8 +117,9 @@ def _keys() -> set[str]:
     """Return the keys of all known papers."""
     loaded = sys.modules.get("unlazy.papers")  # not imported for this, because that is slow
     places = loaded.__path__ if loaded else [str(Path(__file__).parents[1] / "papers")]
-    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")} - {"outcomes",
-    "references"} return folders | {key for key, (calls, _) in _entries().items() if key in calls}
+    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")}
+    folders -= {"outcomes", "references"}
+    return folders | {key for key, (calls, _) in _entries().items() if key in calls}
 
 
 def _entries() -> dict[str, tuple[set[str], str]]:
