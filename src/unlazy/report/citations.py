@@ -35,7 +35,9 @@ def cite(*paths: Path) -> dict[str, str]:
         Stored runs (.nc), records of panels (.json), recipes (.toml) or folders of results. If there are several
         files, those that cannot be used are left out, with a warning.
     """
-    files = [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(path.glob("*.nc")) + sorted(path.glob("panels/*.json")) if path.is_dir() else [path]
     recipes: list[dict[str, Any]] = []
     words: set[str] = set()
     errors: list[UserError] = []
@@ -59,10 +61,6 @@ def cite(*paths: Path) -> dict[str, str]:
     papers = keys & (words | folders | {name.partition(" ")[0] for name in names if " " in name})
     found = {key: text for key, (calls, text) in known.items() if calls & (words | papers | {"always"})}
     return found | {key: _from_folder(source(key)) for key in sorted(papers) if key not in known}
-
-
-def _files(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("*.nc")), *sorted((folder / "panels").glob("*.json"))]
 
 
 def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:

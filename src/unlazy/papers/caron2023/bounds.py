@@ -53,7 +53,7 @@ def theorem(runs: Results) -> list[Claim]:
 
 
 def _judged(least: list[list[float]], kappas: list[float]) -> Judgement:
-    """Judge margins, of which there is a row per setting and a column per seed, on the seeds with κ_n > 0."""
+    """Judge margins, with a row for each setting and a column for each seed, on the seeds with κ_n > 0."""
     positive = np.asarray(kappas) > 0
     if not positive.any():
         return vacuous("κ_n is 0 up to rounding, so that the theorem guarantees nothing")

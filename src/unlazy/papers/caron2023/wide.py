@@ -188,12 +188,7 @@ class TowardsLimit(Panel):
                 measured=f"ratio {mean_sd(ratio)}, mean over {plural(len(finite), 'width')}",
                 judged=between(ratio, 1 - _SHARE, 1 + _SHARE),
             ),
-            Claim(
-                text=f"{name}: the outputs approach those of the limit as m^-½: exponent -0.5 within {_WITHIN}",
-                paper=_FIRST,
-                measured=_law(widths, outputs),
-                judged=power_law(widths, outputs, -0.5, _WITHIN),
-            ),
+            _power(f"{name}: the outputs approach those of the limit as m^-½", _FIRST, widths, outputs, -0.5),
             Claim(
                 text=f"{name}: at the end ‖Θ_m - Θ_∞‖_F falls with each step in width",
                 paper=_FIRST,
@@ -214,9 +209,8 @@ class TowardsLimit(Panel):
         ]
         if setting[0] < 1:
             heavy = over_widths(results, setting, heavy_distance)
-            text = f"{name}: the movement of the heavy nodes approaches that in the limit as m^-½: "
-            judged = power_law(widths, heavy, -0.5, _WITHIN)
-            found.append(Claim(f"{text}-0.5 within {_WITHIN}", _FIRST, _law(widths, heavy), judged))
+            text = f"{name}: the movement of the heavy nodes approaches that in the limit as m^-½"
+            found.append(_power(text, _FIRST, widths, heavy, -0.5))
         return found
 
     def draw(self, results: Results) -> Figure:
@@ -283,19 +277,8 @@ class AgainstWidth(Panel):
             final = moved(limit)[name]
             apart = np.log(large[-1] / final)
             found += [
-                Claim(
-                    text=f"γ = 1: {words} falls as m^-½: exponent -0.5 within {_WITHIN}",
-                    paper=_IFF,
-                    measured=_law(widths, small),
-                    judged=power_law(widths, small, -0.5, _WITHIN),
-                    hindsight=name == "kernel",
-                ),
-                Claim(
-                    text=f"{label(_BOTH[1])}: {words} does not depend on the width: exponent 0 within {_WITHIN}",
-                    paper=_IFF,
-                    measured=_law(widths, large),
-                    judged=power_law(widths, large, 0.0, _WITHIN),
-                ),
+                _power(f"γ = 1: {words} falls as m^-½", _IFF, widths, small, -0.5, hindsight=name == "kernel"),
+                _power(f"{label(_BOTH[1])}: {words} does not depend on the width", _IFF, widths, large, 0.0),
                 Claim(
                     text=f"{label(_BOTH[1])}: at m = {last:,} {words} equals that of the limit: logarithms differ by "
                     f"at most {_SHARE} on average",
@@ -351,8 +334,17 @@ def moved(run: xr.Dataset) -> Mapping[str, np.ndarray]:
     }
 
 
+def _power(
+    text: str, paper: str, widths: np.ndarray, values: np.ndarray, expected: float, hindsight: bool = False
+) -> Claim:
+    """Claim that values are a power of the width with the expected exponent."""
+    judged = power_law(widths, values, expected, _WITHIN)
+    words = f"{text}: exponent {expected:g} within {_WITHIN}"
+    return Claim(words, paper, _law(widths, values), judged, hindsight=hindsight)
+
+
 def _law(widths: np.ndarray, values: np.ndarray) -> str:
-    """Fitted exponents over seeds, those between neighbouring widths, and the values at both ends."""
+    """Write fitted exponents over seeds, those between neighbouring widths, and the values at both ends."""
     logs = np.log(values)
     every = np.polyfit(np.log(widths), logs, 1)[0]
     local = np.diff(logs.mean(axis=1)) / np.diff(np.log(widths))
