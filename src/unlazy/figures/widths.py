@@ -22,22 +22,27 @@ class Fitted(Protocol):
     @property
     def widths(self) -> Sequence[int]:
         """The widths."""
+        ...
 
     @property
     def values(self) -> np.ndarray:
         """Measurements, a row for each width and a column for each seed."""
+        ...
 
     @property
     def exponent(self) -> float:
         """The fitted exponent; NaN if there is none."""
+        ...
 
     @property
     def low(self) -> float:
         """Lower end of the interval of the exponent."""
+        ...
 
     @property
     def high(self) -> float:
         """Upper end of the interval of the exponent."""
+        ...
 
 
 def draw_widths(

@@ -128,7 +128,7 @@ class Reference:
         """Return what the command line prints as JSON."""
         names = ("quantity", "setting", "ours", "spread", "seeds", "authors", "source", "relative", "deviations")
         found = {name: getattr(self, name) for name in (*names, "interval", "agreement")}
-        return found | {"test": self.judgement.test}
+        return {**found, "test": self.judgement.test}
 
 
 def _short(value: float) -> str:

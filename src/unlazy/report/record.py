@@ -102,7 +102,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         ]
         found = {name: getattr(self, name) for name in ("panel", "scale", "seconds", "seeds", "usual_seeds")}
         references = [one.summary() for one in self.references or ()]
-        return found | {"seconds": round(self.seconds, 2), "claims": claims, "references": references}
+        return {**found, "seconds": round(self.seconds, 2), "claims": claims, "references": references}
 
 
 def digest(recipe: str) -> str:

@@ -126,7 +126,7 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
 def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
     """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
     points = sweep.points()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"fields": point.fields, "status": ", ".join(dict.fromkeys(statuses(result))), "last": last_values(result)}
         | {"run": str(store.path(point.recipe))}
         for point in points

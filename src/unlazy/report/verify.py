@@ -80,7 +80,7 @@ def _checkpoint(path: Path) -> tuple[str, str]:
     return OK, f"on the way to t = {float(header['target']):g}"
 
 
-def _in_use(why: str, process: Callable[[Any], object] = lambda content: content) -> Check:
+def _in_use(why: str, process: Callable[[Any], Any] = lambda content: content) -> Check:
     """Return a check of files that a running process owns; ``process`` finds it in their content."""
 
     def check(path: Path) -> tuple[str, str]:
