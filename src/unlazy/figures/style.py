@@ -224,16 +224,10 @@ def bars(axes: Axes, x: Sequence[float], values: np.ndarray, index: int, label: 
 
     Parameters
     ----------
-    axes
-        Where to draw.
-    x
-        Abscissae, shape (points,).
+    axes, x, index, label
+        As for `band`.
     values
         Values, shape (seeds, points).
-    index
-        Chooses colour and dash pattern.
-    label
-        Name of the curve in the legend.
     """
     colour, line = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
     spread = values.std(axis=0) if len(values) > 1 else None

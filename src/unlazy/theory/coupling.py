@@ -174,18 +174,14 @@ def against_step(
     ----------
     network
         The network.
-    data
-        The data set.
+    data, times, repetitions
+        As for `against_width`.
     steps
         The step sizes, each of which must divide all times.
-    times
-        The times at which neurons are compared.
     loss
         The loss; `Squared()` if omitted.
     batch
         Size of minibatches, which repetition i draws with key i; all samples if omitted.
-    repetitions
-        Number of repetitions for each size.
     """
     loss = Squared() if loss is None else loss
     (reference,) = _runs(RungeKutta(loss=loss, rtol=1e-8, atol=1e-10), [network], data, times)
@@ -253,16 +249,12 @@ def against_first_width(
     ----------
     limit
         A network whose first block is infinitely wide.
-    data
-        The data set.
     widths
         The widths n of the first block.
-    times
-        The times at which neurons are compared.
+    data, times, repetitions
+        As for `against_width`.
     flow
         The flow; `RungeKutta` with rtol = 1e-8 if omitted.
-    repetitions
-        Number of repetitions for each size.
     """
     flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
     (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, coefficients=Coefficients())
