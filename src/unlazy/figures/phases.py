@@ -83,10 +83,8 @@ def draw_phases(
         Which points were computed; they are marked by dots.
     theory
         A function of x and y that is zero on the predicted boundary, for axes of numbers.
-    quantity
-        The name of the quantity.
-    theory_name
-        The name of the predicted boundary in the legend.
+    quantity, theory_name
+        The names of the quantity, and of the predicted boundary in the legend.
     """
     present = sorted(set(np.unique(regions).tolist()))
     if values is not None and np.isfinite(values).any():

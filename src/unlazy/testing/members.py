@@ -112,10 +112,8 @@ def check_law(law: Law, columns: int = 3, rows: int = 64) -> None:
     ----------
     law
         An instance that can be drawn.
-    columns
-        Number of columns of the matrix.
-    rows
-        Number of rows of the matrix.
+    columns, rows
+        Numbers of columns and rows of the matrix.
     """
     drawn, again = (law.draw(rows, columns, columns, key=jax.random.key(3)) for _ in range(2))
     assert drawn.shape == (rows, columns), f"A draw of {rows} rows and {columns} columns has shape {drawn.shape}."

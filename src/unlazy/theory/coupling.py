@@ -126,14 +126,10 @@ def against_width(
 
     Parameters
     ----------
-    wide
-        The wide network, which represents the limit.
-    data
-        The data set.
-    widths
-        The widths n.
-    times
-        The times at which neurons are compared.
+    wide, data
+        The wide network, which represents the limit, and the data set.
+    widths, times
+        The widths n, and the times at which neurons are compared.
     flow
         The flow; `RungeKutta` with rtol = 1e-6 if omitted.
     repetitions
