@@ -247,12 +247,12 @@ def standard(hidden: int = 2, c: float = 0.0, optimiser: Optimiser = "sgd") -> P
 def neural_tangent(hidden: int = 2, optimiser: Optimiser = "sgd") -> Parameterisation:
     """NTK parameterisation: m^(-½) in front of every layer but the first. It is lazy.
 
+    The learning rate is of order 1 for SGD, and of order 1/m, the largest stable one, for Adam.
+
     Parameters
     ----------
-    hidden
-        Number of hidden layers L.
-    optimiser
-        "sgd", at a rate of order 1, or "adam", at the largest stable rate, which is of order 1/m.
+    hidden, optimiser
+        As for `standard`.
     """
     c = 1.0 if optimiser == "adam" else 0.0
     return Parameterisation((0.0, *(0.5,) * hidden), (0.0,) * (hidden + 1), c, optimiser)
@@ -266,10 +266,8 @@ def maximal_update(hidden: int = 2, optimiser: Optimiser = "sgd") -> Parameteris
 
     Parameters
     ----------
-    hidden
-        Number of hidden layers L.
-    optimiser
-        "sgd" or "adam".
+    hidden, optimiser
+        As for `standard`.
     """
     if optimiser == "adam":
         b, c = (0.0, *(0.5,) * (hidden - 1), 1.0), (0.0, *(1.0,) * hidden)
