@@ -298,7 +298,7 @@ def test_theorem_1_names_what_is_not_met(imagined, data, options, words):
 def test_what_is_no_flow_of_the_papers_model(imagined, example, data):
     start = TwoLayer(64, 8, key=jax.random.key(0))
     weighted = Dataset(data.x, data.y, weight=jnp.arange(1.0, 5.0))
-    assert "all samples alike" in silent(LossFalls(), imagined([start, start], weighted, [0.0, 1.0]))
+    assert "equal weights of all samples" in silent(LossFalls(), imagined([start, start], weighted, [0.0, 1.0]))
     assert "squared loss" in silent(LossFalls(), dataclasses.replace(example, loss=CrossEntropy()))
     steps = Descent(rate=0.1, loss=SUM)(start, data, [0.0, 0.1])
     assert "gradient flow, followed with error control" in silent(LossFalls(), steps)
