@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
 _WAIT = 0.2  # seconds before recipes are tried again that other processes are computing
+_MOST_SHOWN = 5  # errors in one message
 _MOST_DEATHS = 3  # of workers on one run alone, after which it is given up
 _MOST_FALSE_STARTS = 20  # of workers that end before they begin with anything, one after another
 
@@ -73,7 +74,8 @@ def run_all(
         raise next(iter(failed.values()))
     if failed:
         errors = {label: failed[recipe.digest] for label, recipe in labelled.items() if recipe.digest in failed}
-        sentences = " ".join(f"{label}: {error}" for label, error in errors.items())
+        sentences = " ".join(f"{label}: {error}" for label, error in list(errors.items())[:_MOST_SHOWN])
+        sentences += f" And {len(errors) - _MOST_SHOWN} more." if len(errors) > _MOST_SHOWN else ""
         raise UserError(f"{len(errors)} of {len(labelled)} runs failed, and the others are stored. {sentences}")
     return Runs(lab, labelled)
 
