@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     import xarray as xr
 
-_CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are no contents
+_CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes of the format itself
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable. {:>10}"
 
 

@@ -11,7 +11,7 @@ import optax
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
-from unlazy.data import checks
+from unlazy._types import NotNegative, Share
 
 
 class Optimiser(Checked):
@@ -53,11 +53,8 @@ class Momentum(Optimiser):
     """
 
     linear: ClassVar[bool] = True
-    decay: float = eqx.field(static=True, default=0.9)
+    decay: Share = eqx.field(static=True, default=0.9)
     nesterov: bool = eqx.field(static=True, default=False)
-
-    def __check_init__(self) -> None:
-        checks.share("decay", self.decay)
 
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
@@ -75,14 +72,9 @@ class Adam(Optimiser):
         Added to the root of the mean square.
     """
 
-    b1: float = eqx.field(static=True, default=0.9)
-    b2: float = eqx.field(static=True, default=0.999)
-    eps: float = eqx.field(static=True, default=1e-8)
-
-    def __check_init__(self) -> None:
-        checks.share("b1", self.b1)
-        checks.share("b2", self.b2)
-        checks.finite("eps", self.eps, 0.0)
+    b1: Share = eqx.field(static=True, default=0.9)
+    b2: Share = eqx.field(static=True, default=0.999)
+    eps: NotNegative = eqx.field(static=True, default=1e-8)
 
     def transform(self) -> optax.GradientTransformation:
         """Scale by running moments."""

@@ -173,7 +173,7 @@ def _member(lab: Lab, recipe: Recipe, identity: Identity) -> Member | None:
 
 
 def _nothing(driver: Driver, share: float, clock: float) -> None:
-    """Report nothing: all members are told together."""
+    """Report nothing: `_Together` reports the progress of all members."""
 
 
 def _alike(members: list[Member]) -> Iterator[list[Member]]:
@@ -279,7 +279,11 @@ class _Together:
 
             self._save()
             raise Interrupted(self.members[0].recipe, self.share, self.lab.fresh)
-        return {one.recipe.digest: self._stored(one, driver) for one in self.members}
+        outcomes = {one.recipe.digest: self._stored(one, driver) for one in self.members}
+        for one in self.members:  # after all of them are stored: a signal is raised here
+            if outcomes[one.recipe.digest] is True:
+                self.lab.tell(one.recipe, 1.0, "stored")
+        return outcomes
 
     def _stored(self, member: Member, driver: Driver) -> UserError | bool:
         from unlazy.lab.runner import check_observed
@@ -292,7 +296,6 @@ class _Together:
             self.lab.finish(member.recipe, member.identity, found, True)
         except UserError as error:
             return error
-        self.lab.tell(member.recipe, 1.0, "stored")
         return True
 
     def _save(self) -> None:
