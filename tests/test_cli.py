@@ -349,7 +349,7 @@ def test_the_demo_leaves_out_a_panel_that_cannot_be_run(call, made_up, tmp_path,
         return real(panel, *given)
 
     monkeypatch.setattr(unlazy.report, "reproduce", reproduce)
-    status, out, err = call("demo")
+    status, _, err = call("demo")
     assert status == 0
     assert "made2099/fig1 is left out of the report: There are no digits." in " ".join(err.split())
     assert "3 of 3 claims hold" in (tmp_path / "report.html").read_text(encoding="utf-8")

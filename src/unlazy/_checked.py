@@ -186,8 +186,8 @@ def _any_of(value: Any, choices: tuple[Any, ...]) -> Any:
         return None
     if any(_is_key(one) for one in choices):
         return as_key(value)
-    named = [one for one in choices if inspect.isclass(one) and _is_class(one) and _registry.kind_of(one) is not None]
-    kinds = named if isinstance(value, str) else []
+    classes = [one for one in choices if inspect.isclass(one) and _is_class(one)] if isinstance(value, str) else []
+    kinds = [one for one in classes if _registry.kind_of(one) is not None]
     words = [word for one in choices if typing.get_origin(one) is Literal for word in typing.get_args(one)]
     if kinds and value not in words:
         return _member(value, kinds[0])

@@ -39,10 +39,10 @@ def damages(numbers, seed, place):
         return _trial(kinds, originals, random.Random(f"{seed} {number}"))
 
     whole = {kind: path.read_bytes() for kind, (path, _) in kinds.items()}
-    patient = Patient(trial, _folder(place / "batch"), SECONDS, MOST)
+    patient = Patient(trial, place, SECONDS, MOST)
     for number, found in patient.run(numbers):
         if isinstance(found, str):  # the process has ended: name the file, and make it whole again
-            kind = next(kind for kind, (path, _) in kinds.items() if path.read_bytes() != whole[kind])
+            kind = next((kind for kind, (path, _) in kinds.items() if path.read_bytes() != whole[kind]), "data")
             found = (kind, "crash", f"trial {number}: {found}")
             kinds[kind][0].write_bytes(whole[kind])
         kind, outcome, words = found
@@ -53,11 +53,6 @@ def damages(numbers, seed, place):
     commands = max(3, int(len(numbers) * SHARE_OF_COMMANDS))
     rows.append(_commands(kinds, random.Random(f"{seed} {numbers.start}"), commands, place, wrong))
     return [row | {"peak MiB": patient.peak} for row in rows[:1]] + rows[1:], wrong
-
-
-def _folder(path):
-    path.mkdir()
-    return path
 
 
 def _prepare(place, wrong):

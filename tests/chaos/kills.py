@@ -1,5 +1,7 @@
 """Commands and writers are killed at random times, and go on until they are done: nothing may be lost."""
 
+import contextlib
+import itertools
 import mmap
 import os
 import random
@@ -15,6 +17,7 @@ import numpy as np
 import xarray as xr
 from forked import Kill, Limits, bits, command, finish, real_command, recipe, start
 
+from unlazy._errors import UserError
 from unlazy._files import clean, write
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Manifest, read_run
@@ -102,7 +105,8 @@ def _command(name, count, chance, place, wrong):
         wrong += [f"{name}: {one}" for one in _judged(ended, kill, complete, tally)]
         after = _stored(folder / "runs")
         lost = _lost(before, after)
-        if "interrupted at" in ended.output and "interrupted at 0%" not in ended.output:
+        told = "interrupted at" in ended.output and "interrupted at 0%" not in ended.output
+        if told and not name.endswith("workers"):
             tally["saved"] += bool(after[1])
             lost += [] if after[1] or complete else ["the state at an interruption"]
         tally["lost"] += len(lost)
@@ -147,8 +151,12 @@ def _judged(ended, kill, complete, tally):
 
 def _stored(runs):
     """Return the results in a folder, how far its checkpoints are, and the number of its tracks."""
-    found = {path.name: read_run(path).attrs["checksum"] for path in runs.glob("*.nc")}
-    targets = {path.name: read_checkpoint(path)[0]["target"] for path in runs.glob("*.checkpoint")}
+    found, targets = {}, {}
+    with contextlib.suppress(ValueError):  # `verify` names what is damaged
+        for path in runs.glob("*.nc"):
+            found[path.name] = read_run(path).attrs["checksum"]
+        for path in runs.glob("*.checkpoint"):
+            targets[path.name] = read_checkpoint(path)[0]["target"]
     return found, targets, len(list(runs.glob("trajectories/*.npz")))
 
 
@@ -219,55 +227,62 @@ def _writers(count, chance, place, wrong):
 
     What is in the file afterwards must be whole, and at least as new as the last version whose writing had ended.
     """
-    tally = Counter()
+    tally, folders = Counter(), {kind: _fresh(place / f"writer of {kind}" / "runs") for kind in WRITERS}
     for _ in range(count):
         kind, number = chance.choice(sorted(WRITERS)), chance.choice(SIGNALS)
-        write_version, read_version = WRITERS[kind]
-        folder = _fresh(place / "writers" / "runs")
+        folder, (write_version, read_version) = folders[kind], WRITERS[kind]
         recipe(folder)
+        last = _version(folder, read_version) or 0
         progress = mmap.mmap(-1, 16)  # the versions that were begun and ended last, shared with the process
+        progress[:] = struct.pack("qq", last, last)
 
-        def forever(write_version=write_version, folder=folder, progress=progress):
-            version = 0
-            while True:
-                version += 1
+        def forever(write_version=write_version, folder=folder, progress=progress, last=last):
+            for version in itertools.count(last + 1):
                 progress[:8] = struct.pack("q", version)
                 write_version(folder, version)
                 progress[8:] = struct.pack("q", version)
 
         inside = chance.random() < 0.5
-        kill = Kill(number, operation=chance.randint(5, 60), share=chance.random()) if inside else None
+        kill = Kill(number, operation=chance.randint(1, 60), share=chance.random()) if inside else None
         started = start(forever, folder.parent, Limits(), kill)
-        while (
-            not struct.unpack("qq", progress[:])[1]
-            and os.waitid(os.P_PID, started[0], os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        ):
-            time.sleep(0.001)
-        if kill is None:
+        if kill is None:  # once it writes
+            while struct.unpack("qq", progress[:])[1] == last and not _has_ended(started[0]):
+                time.sleep(0.001)
             kill = Kill(number, delay=time.monotonic() - started[2] + chance.uniform(0.0, 0.1))
         ended = finish(started, Limits(), kill)
         begun, done = struct.unpack("qq", progress[:])
-        tally["trials"] += 1
-        tally["kills"] += 1
-        tally[number.name] += 1
-        tally["stopped"] += ended.status in USUAL[number]
-        if ended.status not in USUAL[number]:
+        tally.update({"trials": 1, "kills": 1, number.name: 1, "while writing": begun > done})
+        broken = [one for one in verify(folder) if one.damaged]
+        tally["half-written"] += len(broken)
+        wrong += [f"writer of {kind}: {one.file} is {one.state}: {one.why}" for one in broken]
+        if ended.status in USUAL[number]:
+            tally["stopped"] += 1
+        else:
             wrong.append(f"writer of {kind}: status {ended.status} after {number.name}: {ended.output[-800:]}")
-            continue
-        tally["while writing"] += begun > done
-        version = read_version(folder)
-        if version is None or not done <= version <= begun:
+        version = _version(folder, read_version) or 0
+        if done <= version <= begun:
+            tally.update({"completed": 1, "same bits": 1})
+        else:
             tally["lost"] += 1
             wrong.append(f"writer of {kind}: version {version} is stored, {done} was written and {begun} begun")
-        else:
-            tally["completed"] += 1
-            tally["same bits"] += 1
+        left = list(folder.rglob("*.part"))
+        tally["left behind"] += len(left)
         for part in (folder, folder / "certificates"):
             clean(part)
-        left = list(folder.rglob("*.part"))
-        if left:
-            wrong.append(f"writer of {kind}: {left[0].name} is left behind")
+        wrong += [f"writer of {kind}: {one.name} is not removed" for one in folder.rglob("*.part")]
     return tally
+
+
+def _version(folder, read_version):
+    """Return the version in a file; None if there is no file."""
+    try:
+        return read_version(folder)
+    except (UserError, StopIteration):
+        return None
+
+
+def _has_ended(process):
+    return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _fresh(folder):

@@ -53,16 +53,17 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
     from unlazy.report.terminal import print_records
 
     find_place(report, "--report")
-    done, missing = [], None
+    done, missing = [], {}
     with in_lab(out, fresh=False) as lab:
         for panel in (panel for panel in panels().values() if panel.demo):
             try:
                 done.append(reproduce(panel, "quick", lab))
             except UserError as error:
-                missing = error
-                warnings.warn(f"{panel.key} is left out of the report: {error}", Notice, stacklevel=1)
-    if missing is not None and not done:
-        raise missing
+                missing[panel.key] = error
+    for name, error in missing.items():
+        if not done:
+            raise error
+        warnings.warn(f"{name} is left out of the report: {error}", Notice, stacklevel=1)
     write_report(gather([out], only={(record.panel, record.scale) for record in done}), report)
     print_records(done, json)
     if not json:
