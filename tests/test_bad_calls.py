@@ -140,6 +140,8 @@ unlazy.data.one_hot([0.5]) -> Labels
 unlazy.data.one_hot([]) -> Labels
 unlazy.data.one_hot([0, 3], classes=2) -> classes
 unlazy.data.one_hot([0, 1], classes="2") -> classes
+unlazy.data.one_hot([0, 1], classes=1e300) -> classes
+unlazy.data.one_hot([10**12]) -> GiB
 unlazy.data.random_labels(4, 3, key=0)
 unlazy.data.random_labels(0, 3, key=0) -> n
 unlazy.data.random_labels(2.5, 3, key=0) -> n

@@ -119,7 +119,7 @@ def _command(name, count, chance, place, wrong):
             _compare(name, folder, expected, tally, wrong)
             folder = _fresh(place / "killed")
     if (folder / "runs").is_dir():  # what the last signal left goes on to the end
-        ended = command(_arguments(name, folder), folder, limits)
+        ended = call(_arguments(name, folder), folder, limits)
         if ended.status not in (0, 1):
             wrong.append(f"{name}: status {ended.status} in the end: {ended.output[-500:]}")
         _compare(name, folder, expected, tally, wrong)

@@ -39,6 +39,8 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
+        if not _netcdf.is_whole(path):
+            raise UserError(f"'{path}' is cut short or damaged (checksum): {again}")
         _check_contents(path)
         run = _netcdf.read(path)
     except FileNotFoundError:
