@@ -237,7 +237,7 @@ unlazy.flows.Cosine(0) -> steps
 unlazy.flows.Cosine(10, floor=-1.0) -> floor
 unlazy.flows.Piecewise(["a"], []) -> factors
 unlazy.flows.Piecewise([1.0, 0.5], [2**40]) -> Steps
-unlazy.flows.OnStagnation(window=0) -> epoch
+unlazy.flows.OnStagnation(window=0) -> window
 unlazy.flows.OnStagnation(wait=-1) -> wait
 Recorder(NET, DATA)
 Recorder(3, DATA) -> network

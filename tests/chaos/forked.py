@@ -148,6 +148,10 @@ def _watch_files(folder, kill, count):
     """
     done = 0
 
+    def send():
+        kill.sent[0] = 1
+        os.kill(os.getpid(), kill.number)
+
     def counted(operation):
         def call(target, *rest, **named):
             nonlocal done
@@ -159,15 +163,15 @@ def _watch_files(folder, kill, count):
                 count.write_text(str(done))
             if kill is None or done != kill.operation:
                 return operation(target, *rest, **named)
-            kill.sent[0] = 1
             if kill.number == signal.SIGKILL and operation is fsync:
                 os.ftruncate(target, int(kill.share * os.fstat(target).st_size))
             if kill.share < 0.5:
-                os.kill(os.getpid(), kill.number)
-            result = operation(target, *rest, **named)
-            if kill.share >= 0.5:
-                os.kill(os.getpid(), kill.number)
-            return result
+                send()
+            try:
+                return operation(target, *rest, **named)
+            finally:
+                if kill.share >= 0.5:
+                    send()
 
         return call
 
@@ -195,7 +199,7 @@ def finish(started, limits=Limits(), kill=None):  # noqa: B008
         if hung or now - quiet > SILENT:
             hung = True
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(0.02 if kill is None or sent else 0.002)
     output.seek(0)
     text = output.read().decode(errors="replace")
     output.close()
@@ -219,9 +223,10 @@ def computed(process):
 class Patient:
     """Runs many trials in one process after another, and notices those that end the process or hang.
 
-    A trial that computes for longer than ``seconds`` is sent SIGINT, as a user would do, and has as long again to end;
-    then, or when it does not compute at all for two minutes, it hangs, and its process is killed. Computing is measured
-    in CPU time, so that other work on the machine changes nothing.
+    A trial that computes for longer than ``seconds`` is sent SIGINT, as a user would do, and half as long after that a
+    second one, which ends the process at once. A trial that has not ended after twice the time, or does not compute at
+    all for two minutes, hangs, and its process is killed. Computing is measured in CPU time, so that other work on the
+    machine changes nothing.
 
     Parameters
     ----------
@@ -269,7 +274,7 @@ class Patient:
                     file.flush()
 
         child, output, _ = start(trials, self.place, Limits(memory=self.memory))
-        asked, last, quiet, why = -1, (0, 0.0), time.monotonic(), ""
+        asked, twice, last, quiet, why = -1, -1, (0, 0.0), time.monotonic(), ""
         while True:
             ended, status, used = os.wait4(child, os.WNOHANG)
             if ended:
@@ -280,14 +285,16 @@ class Patient:
             if spent - before > 2 * self.seconds or now - quiet > SILENT:
                 why = why or "process hung"
                 os.kill(child, signal.SIGKILL)
-            elif spent - before > self.seconds and asked != place:
-                asked = place
+            elif spent - before > (self.seconds if asked != place else 1.5 * self.seconds) and twice != place:
+                twice, asked = place if asked == place else twice, place
                 os.kill(child, signal.SIGINT)
             time.sleep(0.02)
         output.seek(0)
         text = output.read().decode(errors="replace")
         output.close()
         self.peak = max(self.peak, used.ru_maxrss // 1024)
+        if twice == place and os.waitstatus_to_exitcode(status) == 130:
+            why = "process stopped at once"
         found = []
         with open(results, "rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):
             while True:

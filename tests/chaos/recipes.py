@@ -115,7 +115,7 @@ NAMES = (
 
 # "stopped": a run that takes long, and that Ctrl-C ended; "ended early": with a status such as "not finite".
 OUTCOMES = {0: "ran", 1: "ended early", 2: "refused", 130: "stopped", 143: "stopped"}
-GOOD = {*OUTCOMES.values(), "would run"}
+GOOD = {*OUTCOMES.values(), "would run", "process stopped"}  # the last: by a second Ctrl-C, in one long piece of work
 DRIVE = work.Worker._drive
 
 

@@ -40,6 +40,7 @@ class OwnLoop(Method):
     registered: ClassVar[bool] = False  # only a `Recorder` makes it
 
     def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+        """Raise an error: only the user's own loop can continue the run."""
         raise UserError("This run was recorded in a loop of your own: continue it there, and record further steps.")
 
     init = take_step = resolve = resume = _refuse
