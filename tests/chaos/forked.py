@@ -163,7 +163,7 @@ def _watch_files(folder, kill, count):
                 count.write_text(str(done))
             if kill is None or done != kill.operation:
                 return operation(target, *rest, **named)
-            if kill.number == signal.SIGKILL and operation is fsync:
+            if kill.number == signal.SIGKILL and operation is fsync and os.path.isfile(path):
                 os.ftruncate(target, int(kill.share * os.fstat(target).st_size))
             if kill.share < 0.5:
                 send()
