@@ -14,6 +14,7 @@ Inputs: TypeAlias = Float[Array, "n ..."]
 OtherInputs: TypeAlias = Float[Array, "p ..."]
 Outputs: TypeAlias = Float[Array, "n *k"]
 Scalar: TypeAlias = Float[Array, ""]
+Number: TypeAlias = float | Scalar | np.ndarray  # in compiled code an array, so that another is not compiled again
 PRNGKey: TypeAlias = Key[Array, ""]
 KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as_key` understands
 
@@ -21,7 +22,6 @@ KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
-Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
-__all__ = ["Array", "Float", "Inputs", "KeyLike", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
-__all__ += ["Count", "NotNegative", "Positive", "Share"]
+__all__ = ["Array", "Float", "Inputs", "KeyLike", "Number", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
+__all__ += ["Count", "NotNegative", "Positive"]
