@@ -140,6 +140,8 @@ unlazy.data.one_hot([0.5]) -> Labels
 unlazy.data.one_hot([]) -> Labels
 unlazy.data.one_hot([0, 3], classes=2) -> classes
 unlazy.data.one_hot([0, 1], classes="2") -> classes
+unlazy.data.one_hot([0, 1], classes=1e300) -> classes
+unlazy.data.one_hot([10**12]) -> GiB
 unlazy.data.random_labels(4, 3, key=0)
 unlazy.data.random_labels(0, 3, key=0) -> n
 unlazy.data.random_labels(2.5, 3, key=0) -> n
@@ -235,7 +237,7 @@ unlazy.flows.Cosine(0) -> steps
 unlazy.flows.Cosine(10, floor=-1.0) -> floor
 unlazy.flows.Piecewise(["a"], []) -> factors
 unlazy.flows.Piecewise([1.0, 0.5], [2**40]) -> Steps
-unlazy.flows.OnStagnation(window=0) -> epoch
+unlazy.flows.OnStagnation(window=0) -> window
 unlazy.flows.OnStagnation(wait=-1) -> wait
 Recorder(NET, DATA)
 Recorder(3, DATA) -> network

@@ -337,6 +337,28 @@ def test_the_demo_writes_a_report(call, made_up, tmp_path):
     assert (tmp_path / "new" / "other.html").exists()
 
 
+def test_the_demo_leaves_out_a_panel_that_cannot_be_run(call, made_up, tmp_path, monkeypatch):
+    """As where scikit-learn, whose digits one panel needs, is not installed: the others took minutes."""
+    real, known = unlazy.report.reproduce, unlazy.papers.panels()
+    lacking = type("Lacking", (), {"key": "made2099/fig1", "demo": True})()
+    monkeypatch.setattr(unlazy.papers, "panels", lambda: {"lacking": lacking, **known})
+
+    def reproduce(panel, *given):
+        if panel is lacking:
+            raise UserError("There are no digits.")
+        return real(panel, *given)
+
+    monkeypatch.setattr(unlazy.report, "reproduce", reproduce)
+    status, _, err = call("demo")
+    assert status == 0
+    assert "made2099/fig1 is left out of the report: There are no digits." in " ".join(err.split())
+    assert "3 of 3 claims hold" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    monkeypatch.setattr(unlazy.papers, "panels", lambda: {"lacking": lacking})
+    status, _, err = call("demo")
+    assert status == 2
+    assert "There are no digits." in err
+
+
 # ---------------------------------------------------------------- report, figure, watch, cite
 
 

@@ -39,7 +39,7 @@ MAY_BE_INFINITE = "may be infinite"  # Annotated[float, MAY_BE_INFINITE]
 
 
 class _Mismatch(Exception):
-    """A value is not of a type; ``wanted`` says what is, ``remedy`` what to give."""
+    """A value is not of a type; ``wanted`` describes values that are, and ``remedy`` what to give."""
 
     def __init__(self, wanted: str, remedy: str = "") -> None:
         self.wanted, self.remedy = wanted, remedy
@@ -143,7 +143,8 @@ def _converted(value: Any, hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _any_of(value, parts)
     if origin is Annotated:
-        return _in_range(_converted_number(value, parts), parts[1:]) if parts[0] in (int, float) else value
+        number = parts[0] in (int, float)
+        return _in_range(_number(value, parts[0], MAY_BE_INFINITE in parts), parts[1:]) if number else value
     if origin is Literal:
         return _one_of(value, parts)
     if hint is None or hint is type(None):
@@ -185,9 +186,10 @@ def _any_of(value: Any, choices: tuple[Any, ...]) -> Any:
         return None
     if any(_is_key(one) for one in choices):
         return as_key(value)
-    kinds = [one for one in choices if inspect.isclass(one) and _is_class(one) and _may_be_named(value, one)]
+    classes = [one for one in choices if inspect.isclass(one) and _is_class(one)] if isinstance(value, str) else []
+    kinds = [one for one in classes if _registry.kind_of(one) is not None]
     words = [word for one in choices if typing.get_origin(one) is Literal for word in typing.get_args(one)]
-    if isinstance(value, str) and kinds and value not in words:
+    if kinds and value not in words:
         return _member(value, kinds[0])
     listed = isinstance(value, list | tuple) and any(typing.get_origin(one) in LISTS for one in choices)
     refused: list[_Mismatch] = []
@@ -198,7 +200,7 @@ def _any_of(value: Any, choices: tuple[Any, ...]) -> Any:
             return _converted(value, choice)
         except _Mismatch as error:
             refused.append(error)
-    # A number out of range is not told about all the other things that it could have been.
+    # For a number out of range, only the range is named, and not the other types that were possible.
     close = [one for one in refused if one.remedy.startswith("give a") and isinstance(value, int | float)]
     wanted = [one.wanted for one in (close or refused) if one.wanted != "None"]
     remedy = next((one.remedy for one in (close or refused) if one.remedy), "")
@@ -232,10 +234,6 @@ def _number(value: Any, kind: type, infinite: bool = False) -> Any:
             f"a number that {limits.dtype} can hold", f"give one from {limits.tiny:.2g} to {limits.max:.2g}{advice}"
         )
     return value if isinstance(value, int) and not isinstance(value, bool) else given
-
-
-def _converted_number(value: Any, parts: tuple[Any, ...]) -> Any:
-    return _number(value, parts[0], MAY_BE_INFINITE in parts)
 
 
 def _in_range(value: Any, parts: tuple[Any, ...]) -> Any:
@@ -304,12 +302,8 @@ def _member(value: Any, base: type) -> Any:
     raise _Mismatch(noun, f"give an object, or a name that 'unlazy list {kind}' shows")
 
 
-def _may_be_named(value: Any, base: type) -> bool:
-    return isinstance(value, str) and _registry.kind_of(base) is not None
-
-
 def _is_class(hint: type) -> bool:
-    """Whether instances of a class are told from other values by `isinstance`, and are not arrays or plain values."""
+    """Whether `isinstance` decides if a value is of this type: not for arrays, plain values and protocols."""
     values = ("builtins", "typing", "jax", "jaxlib", "jaxtyping", "numpy", "collections", "types")
     if hint.__module__.partition(".")[0] in values or issubclass(hint, AbstractArray | enum.Enum):
         return False

@@ -47,7 +47,7 @@ def use_cache() -> Path | None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small pieces are many
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    # A damaged entry, or one that another process is writing, is compiled again without a word.
+    # A damaged entry, or one that another process is writing, is compiled again, without a warning.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache entry", UserWarning)
     return folder
 

@@ -42,15 +42,38 @@ def atomic_write(path: Path) -> Iterator[Path]:
     If the block raises, ``path`` is unchanged and the temporary file is removed. If ``path`` is a symbolic link, the
     link is replaced, and the file that it points to is unchanged.
     """
-    unique = f"{_host()}.{os.getpid()}.{secrets.token_hex(4)}"
-    temporary = path.with_name(f".{path.name[:40]}.{unique}.part")
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    try:
+    with _temporary(path) as temporary:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync(path.parent)
+
+
+def create(path: Path, content: bytes) -> None:
+    """Write a file that does not exist yet, and that is complete as soon as it exists.
+
+    If there is one, raise FileExistsError; of several processes that try, one succeeds.
+    """
+    with _temporary(path) as temporary:
+        temporary.write_bytes(content)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            with open(path, "xb") as file:
+                file.write(content)
+
+
+@contextlib.contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Create a file beside ``path`` for the duration of the block, under a name that no other process uses."""
+    unique = f"{_host()}.{os.getpid()}.{secrets.token_hex(4)}"
+    temporary = path.with_name(f".{path.name[:40]}.{unique}.part")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    try:
+        yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()

@@ -1,4 +1,4 @@
-"""How much memory there is, and a clear word where something will not fit."""
+"""How much memory there is, and an error before something is allocated that does not fit."""
 
 from __future__ import annotations
 

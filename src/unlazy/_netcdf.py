@@ -2,10 +2,15 @@
 
 The file is what the netCDF library, h5netcdf and xarray write and read: variables with dimension scales attached. See
 https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html for the conventions.
+
+A file ends with the SHA-256 digest of all bytes before it, which HDF5 ignores: it knows where its own data end. The
+digest is checked before anything else, because HDF5 may crash or never return on a damaged file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +22,8 @@ from h5py import h5a, h5i, h5l, h5o, h5r, h5s
 if TYPE_CHECKING:
     import xarray as xr
 
-_CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are no contents
+_CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes of the format itself
+_MARK = b"unlazy=sealed"  # in files that end with a digest, and not in those of older versions and other programs
 _UNREAD = {b"REFERENCE_LIST", b"_Netcdf4Dimid", b"_Netcdf4Coordinates", b"_NCProperties"}
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable. {:>10}"
 
@@ -32,7 +38,7 @@ def to_bytes(run: xr.Dataset) -> bytes:
         full disk HDF5 does not fail, it crashes.
     """
     with h5py.File("run.nc", "w", driver="core", backing_store=False, track_order=True) as file:
-        file.attrs["_NCProperties"] = np.bytes_(f"version=2,h5py={h5py.__version__}")
+        file.attrs["_NCProperties"] = np.bytes_(f"version=2,h5py={h5py.__version__},{_MARK.decode()}")
         numbers = {str(name): place for place, name in enumerate(run.sizes)}
         for name, place in numbers.items():
             if name in run.variables:
@@ -54,7 +60,29 @@ def to_bytes(run: xr.Dataset) -> bytes:
             _describe(file[name], variable.attrs | ({"dtype": "bool"} if variable.dtype == bool else {}))
         _describe(file, run.attrs)
         file.flush()
-        return file.id.get_file_image()
+        return sealed(file.id.get_file_image())
+
+
+def sealed(content: bytes) -> bytes:
+    """Return the contents of a file with their digest at the end."""
+    return content + hashlib.sha256(content).digest()
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file ends with the digest of what comes before, or was written without one.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    with open(path, "rb") as file:
+        if not path.stat().st_size:
+            return True
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
+            if content.find(_MARK) < 0:
+                return True
+            return hashlib.sha256(view[:-32]).digest() == content[-32:]
 
 
 def read(path: Path, inspect: Callable[[str, Any], None] = lambda name, stored: None) -> xr.Dataset:

@@ -37,7 +37,7 @@ def parse_json(text: str | bytes) -> Any:
     """Return what JSON text holds; raise a ValueError if it is not valid, or nested too deeply."""
     try:
         value = bounded(json.loads(text))
-        json.dumps(value, ensure_ascii=False).encode()  # half a pair of surrogates is no character
+        json.dumps(value, ensure_ascii=False).encode()  # fails on half a pair of surrogates
         return value
     except RecursionError:
         raise _deep() from None

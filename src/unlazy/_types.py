@@ -4,8 +4,9 @@ The sample axis comes first everywhere. Networks with one output return shape ``
 shape of the targets, so that a residual is a subtraction.
 """
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
+import msgspec
 import numpy as np
 from jaxtyping import Array, Float, Key, PyTree, UInt32
 
@@ -17,4 +18,10 @@ Number: TypeAlias = float | Scalar | np.ndarray  # in compiled code an array, so
 PRNGKey: TypeAlias = Key[Array, ""]
 KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as_key` understands
 
+# Numbers with bounds, which `unlazy._checked` and recipes check.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+
 __all__ = ["Array", "Float", "Inputs", "KeyLike", "Number", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
+__all__ += ["Count", "NotNegative", "Positive"]

@@ -7,7 +7,7 @@ two differ by a change of time only: t_sum = t_mean / n.
 
 import abc
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -26,26 +26,23 @@ __all__ = ["CrossEntropy", "CustomLoss", "Logistic", "Loss", "SoftmaxSquared", "
 
 
 class Loss(Checked):
-    """A per-sample cost and how it is reduced over the samples."""
+    """A per-sample cost and how it is reduced over the samples.
 
+    Attributes
+    ----------
+    quadratic
+        Whether dL/df = Ω (f - y) with a constant diagonal Ω, so that linear dynamics are solved in closed form.
+    """
+
+    quadratic: ClassVar[bool] = False
     reduction: eqx.AbstractVar[Reduction]
 
     @abc.abstractmethod
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
         """Cost ℓ(f_i, y_i) of each sample."""
 
-    @abc.abstractmethod
     def check(self, y: Outputs) -> None:
-        """Refuse targets that this loss is not made for."""
-
-    @property
-    def quadratic(self) -> bool:
-        """Whether dL/df = Ω (f - y) with a constant diagonal Ω, so that linear dynamics are solved in closed form."""
-        return False
-
-    def __check_init__(self) -> None:
-        if self.reduction not in ("mean", "sum"):
-            raise UserError(f"reduction = '{self.reduction}' is not known: choose 'mean' or 'sum'.")
+        """Raise a `UserError` for targets that this loss is not made for; by default there are none."""
 
     def __call__(self, f: Outputs, y: Outputs, weight: Float[Array, " n"] | None = None) -> Scalar:
         """Reduce the costs: Σ_i ω_i ℓ_i, divided by Σ_i ω_i where the reduction is the mean."""
@@ -87,17 +84,9 @@ class Squared(Loss):
 
     reduction: Reduction = eqx.field(static=True, default="mean")
     half: bool = eqx.field(static=True, default=True)
-
-    @property
-    def quadratic(self) -> bool:
-        """True: dL/df is linear in f."""
-        return True
-
-    def check(self, y: Outputs) -> None:
-        """Accept any targets."""
+    quadratic: ClassVar[bool] = True
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
-        """Squared distance of each sample's output from its target."""
         distance = _per_sample(jnp.square(f - y))
         return 0.5 * distance if self.half else distance
 
@@ -117,11 +106,9 @@ class SoftmaxSquared(Loss):
     half: bool = eqx.field(static=True, default=True)
 
     def check(self, y: Outputs) -> None:
-        """Each row of targets must be a probability vector over at least two classes."""
         _check_probabilities("Softmax", y)
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
-        """Squared distance of each sample's probabilities from its target."""
         return Squared(half=self.half).cost(jax.nn.softmax(f, axis=-1), y)
 
 
@@ -137,12 +124,10 @@ class Logistic(Loss):
     reduction: Reduction = eqx.field(static=True, default="mean")
 
     def check(self, y: Outputs) -> None:
-        """Labels must be ±1."""
         if not np.all(np.abs(np.asarray(y)) == 1):
             raise UserError("The logistic loss needs labels -1 and 1: convert labels 0 and 1 by 2 y - 1.")
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
-        """Logistic cost of each sample, overflow-free."""
         return _per_sample(jax.nn.softplus(-y * f))
 
 
@@ -158,11 +143,9 @@ class CrossEntropy(Loss):
     reduction: Reduction = eqx.field(static=True, default="mean")
 
     def check(self, y: Outputs) -> None:
-        """Each row of labels must be a probability vector over at least two classes."""
         _check_probabilities("The cross-entropy", y)
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
-        """Cross-entropy of each sample."""
         return -_per_sample(y * jax.nn.log_softmax(f, axis=-1))
 
 
@@ -187,7 +170,6 @@ class CustomLoss(Loss):
             raise UserError(f"CustomLoss needs a function of outputs and targets, not {self.function!r}.")
 
     def check(self, y: Outputs) -> None:
-        """Refuse a function that does not give one cost for each sample."""
         given = jax.ShapeDtypeStruct(np.shape(y), jnp.result_type(float))
         try:
             made = jax.eval_shape(self.function, given, given)
@@ -203,7 +185,6 @@ class CustomLoss(Loss):
             )
 
     def cost(self, f: Outputs, y: Outputs) -> Float[Array, " n"]:
-        """Cost of each sample, as the function gives it."""
         return self.function(f, y)
 
 
@@ -223,4 +204,4 @@ def as_loss(value: Any) -> Loss:
     return resolve("loss", value)
 
 
-as_loss.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes losses of others, and is none to choose
+as_loss.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it converts values, and is not a loss itself

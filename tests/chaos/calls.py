@@ -264,3 +264,34 @@ def outcome(call: Callable[[], Any]) -> str:
         if not all(np.isfinite(np.asarray(one)).all() for one in [loss, *arrays] if one.dtype.kind == "f"):
             return "nonsense"
     return "fine"
+
+
+SECONDS = 60.0  # of computing for one call
+MOST = 300  # calls in one process
+MEMORY = 12 * 2**30  # of address space, of which JAX takes several for itself
+
+
+def calls(numbers, seed, place):
+    """Make a random call for each of the numbers; return the row of the table, and what went wrong."""
+    from collections import Counter
+
+    from forked import Patient
+
+    def trial(number):
+        description, call = random_call(Random(f"{seed} {number}"))
+        try:
+            return outcome(call), description
+        except KeyboardInterrupt:
+            return "stopped", description
+        except Exception as error:
+            return "raw exception", f"{description}: {type(error).__name__}: {error}"
+
+    tally, wrong, patient = Counter(), [], Patient(trial, place, SECONDS, MOST, MEMORY)
+    for number, found in patient.run(numbers):
+        if isinstance(found, str):
+            found = " ".join(found.split()[:2]), f"{random_call(Random(f'{seed} {number}'))[0]}: {found}"
+        result, words = found
+        tally[result] += 1
+        if result not in ("fine", "refused"):
+            wrong.append(f"call {number}: {result}: {words}")
+    return [{"what": "random calls", "trials": tally.total()} | dict(tally) | {"peak MiB": patient.peak}], wrong

@@ -3,52 +3,56 @@
 import os
 import random
 import shutil
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-from forked import Limits, command, finish, recipe, start
+from forked import Kill, Limits, Patient, command, recipe
 
 from unlazy._errors import UserError
 from unlazy.flows import read_checkpoint
-from unlazy.lab import read_run, tracks
+from unlazy.lab import Manifest, read_run, tracks
 from unlazy.lab.certificates import read_certificates
 from unlazy.lab.identity import identify
 from unlazy.lab.recipe import read
 from unlazy.report.diagnoses import read_diagnosis
 from unlazy.report.record import read_record
 
-BATCH = 100  # trials in one process
-SHARE_OF_COMMANDS = 0.01  # of the trials are seen by commands too, which takes longer
+MOST = 400  # trials in one process
+SECONDS = 60.0  # of computing for one trial
+SHARE_OF_COMMANDS = 0.02  # of the trials are seen by commands too, which takes longer
 
 
-def damages(count, seed, place):
-    """Damage a file ``count`` times; return rows of the table, and what went wrong."""
+def damages(numbers, seed, place):
+    """Damage a file for each of the numbers; return rows of the table, and what went wrong."""
     sys.path.append(str(Path(__file__).parent))
-    kinds, wrong, tallies = _prepare(place, wrong := []), wrong, {}
+    wrong, tallies = [], {}
+    kinds = _prepare(place, wrong)
     if not kinds:
         return [], wrong
-    done = 0
-    while done < count:
-        size = min(BATCH, count - done)
-        share, told = place / "tally", f"{seed} {done}"
+    originals = {}  # what is read from whole files, once in each process
 
-        def batch(told=told, size=size, share=share):
-            share.write_text(repr(_batch(kinds, random.Random(told), size)))
+    def trial(number):
+        if not originals:
+            originals.update({kind: (path.read_bytes(), read(path)) for kind, (path, read) in kinds.items()})
+        return _trial(kinds, originals, random.Random(f"{seed} {number}"))
 
-        ended = finish(start(batch, place), Limits())
-        if ended.status != 0:
-            wrong.append(f"the process that read damaged files ended with {ended.status}: {ended.output[-800:]}")
-        else:
-            for kind, outcome, words in eval(share.read_text()):
-                tallies.setdefault(kind, Counter())[outcome] += 1
-                if outcome in ("silently wrong", "crash"):
-                    wrong.append(f"{kind}: {outcome}: {words}")
-        done += size
-    rows = [{"what": kind, "trials": tallies[kind].total()} | dict(tallies[kind]) for kind in tallies]
-    rows.append(_commands(kinds, random.Random(seed), max(3, int(count * SHARE_OF_COMMANDS)), place, wrong))
-    return rows, wrong
+    whole = {kind: path.read_bytes() for kind, (path, _) in kinds.items()}
+    patient = Patient(trial, place, SECONDS, MOST)
+    for number, found in patient.run(numbers):
+        if isinstance(found, str):  # the process has ended: name the file, and make it whole again
+            kind = next((kind for kind, (path, _) in kinds.items() if path.read_bytes() != whole[kind]), "data")
+            found = (kind, "crash", f"trial {number}: {found}")
+            kinds[kind][0].write_bytes(whole[kind])
+        kind, outcome, words = found
+        tallies.setdefault(kind, Counter())[outcome] += 1
+        if outcome in ("silently wrong", "crash"):
+            wrong.append(f"{kind}: {outcome}: {words}")
+    rows = [{"what": kind, "trials": tallies[kind].total()} | dict(tallies[kind]) for kind in sorted(tallies)]
+    commands = max(3, int(len(numbers) * SHARE_OF_COMMANDS))
+    rows.append(_commands(kinds, random.Random(f"{seed} {numbers.start}"), commands, place, wrong))
+    return [row | {"peak MiB": patient.peak} for row in rows[:1]] + rows[1:], wrong
 
 
 def _prepare(place, wrong):
@@ -69,10 +73,14 @@ def _prepare(place, wrong):
         if ended.status not in (0, 1):
             wrong.append(f"{arguments[0]} ended with {ended.status}: {ended.output[-800:]}")
             return {}
-    recipe(place, "long", end=40_000.0)
-    import signal
-
-    command(["run", place / "long.toml", "-o", "runs"], place, limits, (signal.SIGTERM, 8.0))
+    recipe(place, "long", end=400_000.0)
+    delay = 4.0  # until it is under way
+    while not list(place.glob("runs/long-*.checkpoint")) and delay < 100.0:
+        command(["run", place / "long.toml", "-o", "runs"], place, limits, Kill(signal.SIGTERM, delay=delay))
+        delay *= 1.5
+    sweep = place / "sweep.toml"
+    sweep.write_text(recipe(place, "swept", end=1.0).read_text() + "\n[sweep]\nseed = [0, 1]\n")
+    command(["sweep", sweep, "-o", "runs"], place, limits)
     runs = place / "runs"
     one = {
         kind: next(iter(sorted(runs.glob(pattern))), None)
@@ -84,6 +92,7 @@ def _prepare(place, wrong):
             ("record", "panels/*.json"),
             ("figure", "panels/*.svg"),
             ("diagnosis", "diagnoses/*.json"),
+            ("sweep", "*.sweep.json"),
         )
     }
     missing = [kind for kind, path in one.items() if path is None]
@@ -97,6 +106,7 @@ def _prepare(place, wrong):
         "record": read_record,
         "figure": lambda path: read_record(path.with_suffix(".json")),
         "diagnosis": read_diagnosis,
+        "sweep": Manifest.read,
     }
     found = {kind: (path, readers[kind]) for kind, path in one.items() if path is not None}
     return found | {"data": (place / "data.csv", lambda path: identify(read(own)).trajectories)}
@@ -138,38 +148,26 @@ def _damage(whole, chance):
     return bytes(data), kind
 
 
-def _batch(kinds, chance, size):
-    """Return (kind, outcome, words) of each trial."""
-    originals = {kind: (path.read_bytes(), read(path)) for kind, (path, read) in kinds.items()}
-    found = []
-    for _ in range(size):
-        kind = chance.choice(sorted(kinds))
-        path, reader = kinds[kind]
-        whole, value = originals[kind]
-        data, how = _damage(whole, chance)
-        path.write_bytes(data)
-        try:
-            seen = reader(path)
-            # Changed data are other data: what was stored for the old ones is not asked for any more.
-            same = _same(seen, value)
-            outcome = "no effect" if same else "noticed" if kind == "data" else "silently wrong"
-            found.append((kind, outcome, how))
-        except UserError as error:
-            named = path.name.partition(".")[0].partition("-")[0] in str(error)
-            found.append(
-                (kind, "noticed", how) if named else (kind, "crash", f"{how}: does not name the file: {error}")
-            )
-        except ValueError as error:
-            found.append((kind, "noticed" if kind == "checkpoint" else "crash", f"{how}: {error!r}"))
-        except Exception as error:
-            found.append((kind, "crash", f"{how}: {error!r}"))
-        finally:
-            path.write_bytes(whole)
-    return found
-
-
-def _same(a, b):
-    return a == b if not isinstance(a, np.ndarray) else np.array_equal(a, b)
+def _trial(kinds, originals, chance):
+    """Damage one file, read it and make it whole again; return the kind, the outcome and words."""
+    kind = chance.choice(sorted(kinds))
+    path, reader = kinds[kind]
+    whole, value = originals[kind]
+    data, how = _damage(whole, chance)
+    path.write_bytes(data)
+    try:
+        seen = reader(path)
+        # Changed data are other data: what was stored for the old ones is not asked for any more.
+        return kind, "no effect" if seen == value else "noticed" if kind == "data" else "silently wrong", how
+    except UserError as error:
+        if path.name.partition(".")[0].partition("-")[0] in str(error):
+            return kind, "noticed", how
+        return kind, "crash", f"{how}: does not name the file: {error}"
+    except Exception as error:
+        noticed = kind == "checkpoint" and isinstance(error, ValueError)
+        return kind, "noticed" if noticed else "crash", f"{how}: {error!r}"
+    finally:
+        path.write_bytes(whole)
 
 
 def _commands(kinds, chance, count, place, wrong):

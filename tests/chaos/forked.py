@@ -1,18 +1,25 @@
-"""Commands in forked processes that can be killed, limited and timed.
+"""Commands in processes that can be killed, limited and timed, and shares of the trials for each core.
 
-This process has imported everything but has not started JAX's backend, which does not survive a fork. A trial then
-costs what its command costs, and not the seconds of the imports.
+This process has imported everything but has not started JAX's backend, which does not survive a fork. A trial in a
+forked process then costs what its command costs, and not the seconds of the imports.
 """
 
 import contextlib
 import dataclasses
+import gc
+import mmap
 import os
+import pickle
 import resource
 import signal
+import struct
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import unlazy.flows.driver as driver
@@ -23,6 +30,8 @@ from unlazy.lab import made_by
 made_by._code(), made_by._commit(), listing()  # found out once, for all trials
 STATUSES = {0, 1, 2, 130, 143}  # the only ones that a command may end with
 GIB = 2**30
+TICK = os.sysconf("SC_CLK_TCK")
+SILENT = 120.0  # seconds without any computing after which a process hangs
 
 
 @dataclasses.dataclass
@@ -31,10 +40,11 @@ class Outcome:
 
     status: int  # negative: the number of the signal that ended it
     output: str
-    seconds: float
+    seconds: float  # from its start to its end
+    computed: float = 0.0  # seconds of computing in all
+    after: float = 0.0  # seconds of computing after it was sent a signal; all of them, if it sent it itself
     hung: bool = False
-    after: float = 0.0  # seconds that it lived after it was sent a signal
-    sent: bool = False  # whether it was still there to be sent a signal
+    sent: bool = False  # whether the signal was sent before it had ended
 
     @property
     def traceback(self):
@@ -45,34 +55,62 @@ class Outcome:
 class Limits:
     """What a process may use."""
 
-    seconds: float = 600.0
+    seconds: float = 120.0  # of computing
     memory: int | None = None
     file: int | None = None  # bytes of a file, as on a full disk
     checkpoints: float = 0.1  # seconds between two of them
 
 
-def command(arguments, cwd, limits=Limits(), kill=None):  # noqa: B008
-    """Call a command and wait until it ends; ``kill`` is a signal and the seconds after which it is sent."""
-    return finish(start(lambda: main([str(one) for one in arguments]), cwd, limits), limits, kill)
+@dataclasses.dataclass
+class Kill:
+    """A signal, sent after some seconds or by the process itself at one of its operations on files."""
+
+    number: signal.Signals
+    delay: float | None = None
+    operation: int | None = None  # the number of the operation, counted from 1
+    share: float = 1.0  # if the operation ends a write: the share of the bytes that are in the file by then
+    sent: mmap.mmap = dataclasses.field(default_factory=lambda: mmap.mmap(-1, 1))  # shared with the process
 
 
-def start(call, cwd, limits=Limits()):  # noqa: B008
+def command(arguments, cwd, limits=Limits(), kill=None, count=None):  # noqa: B008
+    """Call a command and wait until it ends."""
+    call = lambda: main([str(one) for one in arguments])  # noqa: E731
+    return finish(start(call, cwd, limits, kill, count), limits, kill)
+
+
+def real_command(arguments, cwd, limits=Limits(), kill=None):  # noqa: B008
+    """Start a new Python for a command, as a user does, and wait until it ends."""
+    output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `finish`)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unlazy", *map(str, arguments)],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(one for one in sys.path if one)},
+    )
+    process.returncode = 0  # `finish` waits for it
+    return finish((process.pid, output, time.monotonic()), limits, kill)
+
+
+def start(call, cwd, limits=Limits(), kill=None, count=None):  # noqa: B008
     """Fork a process that calls something; return what `finish` needs."""
     output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `finish`)
     sys.stdout.flush(), sys.stderr.flush()
     child = os.fork()
     if child == 0:
-        _child(call, cwd, limits, output)
+        _child(call, cwd, limits, output, kill, count)
     return child, output, time.monotonic()
 
 
-def _child(call, cwd, limits, output):
+def _child(call, cwd, limits, output, kill, count):
     """Do not return."""
     status = 70
     try:
         os.chdir(cwd)
         os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        gc.enable()  # as in any other process: JAX runs code of its own in each collection
         driver._CHECKPOINT_SECONDS = limits.checkpoints
         driver._SLICE_SECONDS = 0.02
         if limits.memory is not None:
@@ -80,12 +118,14 @@ def _child(call, cwd, limits, output):
         if limits.file is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file, limits.file))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if count is not None or (kill is not None and kill.operation is not None):
+            _watch_files(Path(cwd) / "runs", kill, count)
         call()
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
-        status = 130  # before the command had begun
+        status = 130  # before the command had begun, or after it had ended
     except BaseException:
         traceback.print_exc()
     finally:
@@ -94,29 +134,222 @@ def _child(call, cwd, limits, output):
         os._exit(status)
 
 
+def _watch_files(folder, kill, count):
+    """Count operations on files in a folder; kill this process at one of them, before or after it is carried out.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    kill
+        The signal, or None to count only.
+    count
+        The file to which the number of operations is written.
+    """
+    done = 0
+
+    def send():
+        kill.sent[0] = 1
+        os.kill(os.getpid(), kill.number)
+
+    def counted(operation):
+        def call(target, *rest, **named):
+            nonlocal done
+            path = os.readlink(f"/proc/self/fd/{target}") if isinstance(target, int) else os.fspath(target)
+            if not os.path.abspath(path).startswith(str(folder)):
+                return operation(target, *rest, **named)
+            done += 1
+            if count is not None:
+                count.write_text(str(done))
+            if kill is None or done != kill.operation:
+                return operation(target, *rest, **named)
+            if kill.number == signal.SIGKILL and operation is fsync and os.path.isfile(path):
+                os.ftruncate(target, int(kill.share * os.fstat(target).st_size))
+            if kill.share < 0.5:
+                send()
+            try:
+                return operation(target, *rest, **named)
+            finally:
+                if kill.share >= 0.5:
+                    send()
+
+        return call
+
+    fsync = os.fsync
+    for name in ("open", "fsync", "replace", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
+
+
 def finish(started, limits=Limits(), kill=None):  # noqa: B008
-    """Wait for a process, send it a signal on the way, and end it when it takes too long."""
+    """Wait for a process, send it a signal on the way, and end it when it computes for too long or hangs."""
     child, output, begun = started
-    number, delay = kill or (None, float("inf"))
-    sent = hung = False
-    when = time.monotonic()
+    sent, hung, at_signal, quiet, last = False, False, 0.0, begun, -1.0
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
+        ended, status, used = os.wait4(child, os.WNOHANG)
         now = time.monotonic()
         if ended:
             break
-        if not sent and now - begun >= delay:
-            os.kill(child, number)
-            sent, when = True, now
-        if now - begun > limits.seconds:
+        if not sent and kill is not None and kill.delay is not None and now - begun >= kill.delay:
+            at_signal = computed(child)
+            os.kill(child, kill.number)
+            sent = True
+        if not hung and (spent := computed(child)) != last:
+            quiet, last = now, spent
+            hung = spent > limits.seconds
+        if hung or now - quiet > SILENT:
             hung = True
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(0.02 if kill is None or sent else 0.002)
     output.seek(0)
     text = output.read().decode(errors="replace")
     output.close()
-    lived = now - when if sent else 0.0
-    return Outcome(os.waitstatus_to_exitcode(status), text, now - begun, hung, lived, sent)
+    total, sent = used.ru_utime + used.ru_stime, sent or (kill is not None and kill.sent[0] == 1)
+    after = total - at_signal if sent else 0.0
+    return Outcome(os.waitstatus_to_exitcode(status), text, now - begun, total, after, hung, sent)
+
+
+def computed(process):
+    """Return the seconds that a process has computed; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+# ---------------------------------------------------------------- many trials in one process
+
+
+class Patient:
+    """Runs many trials in one process after another, and notices those that end the process or hang.
+
+    A trial that computes for longer than ``seconds`` is sent SIGINT, as a user would do, and half as long after that a
+    second one, which ends the process at once. A trial that has not ended after twice the time, or does not compute at
+    all for two minutes, hangs, and its process is killed. Computing is measured in CPU time, so that other work on the
+    machine changes nothing.
+
+    Parameters
+    ----------
+    trial
+        Called with the number of a trial, in a forked process; returns what came of it.
+    place
+        An empty folder, in which the process works.
+    seconds
+        The CPU time of a trial.
+    most
+        The number of trials after which a new process is forked.
+    memory
+        A limit of address space in bytes.
+    """
+
+    def __init__(
+        self, trial: Callable[[int], object], place: Path, seconds: float, most: int, memory: int | None = None
+    ):
+        self.trial, self.place, self.seconds, self.most, self.memory = trial, place, seconds, most, memory
+        self.peak = 0  # MiB of memory that a process had
+
+    def run(self, numbers):
+        """Yield (number, what came of it) for each trial; a string that begins with "process" if the process ended."""
+        waiting = list(numbers)
+        while waiting:
+            batch = waiting[: self.most]
+            found, why = self._batch(batch)
+            yield from zip(batch, found, strict=False)
+            if len(found) < len(batch):
+                yield batch[len(found)], why
+                found.append(None)
+            waiting = waiting[len(found) :]
+
+    def _batch(self, batch):
+        results = self.place / "results"
+        results.write_bytes(b"")
+        shared = mmap.mmap(-1, 16)  # the number of trials that are done, and the CPU time before this one
+
+        def trials():
+            with open(results, "ab") as file:
+                for place, number in enumerate(batch):
+                    used = resource.getrusage(resource.RUSAGE_SELF)
+                    shared[:] = struct.pack("qd", place, used.ru_utime + used.ru_stime)
+                    pickle.dump(self.trial(number), file)
+                    file.flush()
+
+        child, output, _ = start(trials, self.place, Limits(memory=self.memory))
+        asked, twice, last, quiet, why = -1, -1, (0, 0.0), time.monotonic(), ""
+        while True:
+            ended, status, used = os.wait4(child, os.WNOHANG)
+            if ended:
+                break
+            (place, before), spent, now = struct.unpack("qd", shared[:]), computed(child), time.monotonic()
+            if (place, spent) != last:
+                last, quiet = (place, spent), now
+            if spent - before > 2 * self.seconds or now - quiet > SILENT:
+                why = why or "process hung"
+                os.kill(child, signal.SIGKILL)
+            elif spent - before > (self.seconds if asked != place else 1.5 * self.seconds) and twice != place:
+                twice, asked = place if asked == place else twice, place
+                os.kill(child, signal.SIGINT)
+            time.sleep(0.02)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+        output.close()
+        self.peak = max(self.peak, used.ru_maxrss // 1024)
+        if twice == place and os.waitstatus_to_exitcode(status) == 130:
+            why = "process stopped at once"
+        found = []
+        with open(results, "rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):
+            while True:
+                found.append(pickle.load(file))
+        return found, why or f"process ended with {os.waitstatus_to_exitcode(status)}: {text[-600:]}"
+
+
+# ---------------------------------------------------------------- a share of the trials for each core
+
+
+def in_lanes(part, count, seed, place, lanes):
+    """Divide the trials of a part between processes on a core each; return rows of its table, and what went wrong.
+
+    Parameters
+    ----------
+    part
+        Called with a range of numbers of trials, the seed and a folder; returns rows and what went wrong.
+    count, seed
+        The number of trials, and the seed.
+    place
+        An empty folder.
+    lanes
+        The number of processes.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    started = []
+    for lane in range(min(lanes, count)):
+        folder = place / f"lane-{lane}"
+        folder.mkdir()
+
+        def work(lane=lane, folder=folder):
+            os.sched_setaffinity(0, {cores[lane % len(cores)]})
+            (folder / "work").mkdir()
+            (folder / "found").write_bytes(pickle.dumps(part(range(lane, count, lanes), seed, folder / "work")))
+
+        started.append((folder, start(work, folder)))
+    rows, wrong = {}, []
+    for folder, one in started:
+        ended = finish(one, Limits(seconds=float("inf")))
+        if ended.status != 0:
+            wrong.append(f"a process of the suite ended with {ended.status}: {ended.output[-2000:]}")
+            continue
+        some, more = pickle.loads((folder / "found").read_bytes())
+        wrong += more
+        for row in some:
+            _add(rows.setdefault(row.pop("what"), Counter()), row)
+    return [{"what": what} | dict(row) for what, row in rows.items()], wrong
+
+
+def _add(total, row):
+    for name, value in row.items():
+        total[name] = max(total[name], value) if name.startswith("peak") else total[name] + value
+
+
+# ---------------------------------------------------------------- what is run
 
 
 def recipe(folder: Path, name="tiny", **changes):

@@ -2,20 +2,17 @@
 
 import contextlib
 import io
-import os
 import random
-import signal
-import sys
 from collections import Counter
 
 import tomli_w
-from forked import GIB, STATUSES, Limits, finish, start
+from forked import GIB, STATUSES, Patient
 
 import unlazy.lab.work as work
 from unlazy.cli import main
 
-BATCH = 250  # recipes in one process
-SECONDS = 60  # of computing for one recipe
+MOST = 500  # recipes in one process
+SECONDS = 30.0  # of computing for one recipe, after which it is stopped as by Ctrl-C
 MEMORY = 12 * GIB  # of address space, of which JAX takes several for itself
 REALLY_RUN = 0.03  # of the recipes; the others stop where training would begin
 
@@ -116,37 +113,33 @@ NAMES = (
 )
 
 
+# "stopped": a run that takes long, and that Ctrl-C ended; "ended early": with a status such as "not finite".
+OUTCOMES = {0: "ran", 1: "ended early", 2: "refused", 130: "stopped", 143: "stopped"}
+GOOD = {*OUTCOMES.values(), "would run", "process stopped"}  # the last: by a second Ctrl-C, in one long piece of work
+DRIVE = work.Worker._drive
+
+
 class Reached(Exception):
     """Training would begin now."""
 
 
-def recipes(count, seed, place):
-    """Run ``count`` changed recipes; return rows of the table, and what went wrong."""
-    total, wrong, done, peak = Counter(), [], 0, 0
-    while done < count:
-        size = min(BATCH, count - done)
-        share = place / "tally"
-        share.unlink(missing_ok=True)
-        at = place / "at.toml"
+def recipes(numbers, seed, place):
+    """Run a changed recipe for each of the numbers; return the row of the table, and what went wrong."""
 
-        def batch(told=f"{seed} {done}", size=size, share=share, at=at):
-            _batch(random.Random(told), size, share, at)
+    def trial(number):
+        chance = random.Random(f"{seed} {number}")
+        return _trial(_mutate(chance), chance.random() < REALLY_RUN, place / "at.toml")
 
-        ended = finish(start(batch, place, Limits(memory=MEMORY)), Limits(seconds=BATCH * SECONDS))
-        lines = share.read_text().splitlines() if share.exists() else []
-        for line in lines:
-            outcome, _, words = line.partition("|")
-            total[outcome] += 1
-            if outcome not in ("ran", "would run", "refused", "ended early"):
-                wrong.append(f"{outcome}: {words}")
-        if ended.status != 0:
-            total["process ended"] += 1
-            wrong.append(f"a process ended with {ended.status} at\n{at.read_text()[:600]}\n{ended.output[-500:]}")
-            done += len(lines) + 1
-        else:
-            done += size
-            peak = max(peak, int(ended.output.rsplit("PEAK", 1)[-1].split()[0]))
-    return [{"what": "mutated recipes", "trials": done} | dict(total) | {"peak MiB": peak // 1024}], wrong
+    total, wrong, patient = Counter(), [], Patient(trial, place, SECONDS, MOST, MEMORY)
+    for number, found in patient.run(numbers):
+        if isinstance(found, str):
+            text = _mutate(random.Random(f"{seed} {number}"))
+            found = " ".join(found.split()[:2]), f"{found} | {text[:600]!r}"
+        outcome, words = found
+        total[outcome] += 1
+        if outcome not in GOOD:
+            wrong.append(f"recipe {number}: {outcome}: {words}")
+    return [{"what": "mutated recipes", "trials": total.total()} | dict(total) | {"peak MiB": patient.peak}], wrong
 
 
 def _mutate(chance):
@@ -193,54 +186,29 @@ def _holders(value):
             yield from _holders(one)
 
 
-def _batch(chance, size, share, at):
-    """Run recipes in this process, and write a line for each."""
-    import resource
+def _trial(text, really, at):
+    """Run a recipe in this process; return what came of it, and words if it should not be."""
+    with contextlib.suppress(UnicodeEncodeError):
+        at.write_text(text, encoding="utf-8")
+    work.Worker._drive = DRIVE if really else _stop
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), _errors(said):
+            main(["run", str(at), "-o", "runs"])
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    except BaseException as error:
+        return "traceback", f"{error!r} {text[:300]}"
+    shown = " ".join(said.getvalue().split())
+    if "Reached" in shown:
+        return "would run", ""
+    if status not in STATUSES or "Traceback" in shown:
+        return f"status {status}", f"{shown[:400]} | {text[:400]!r}"
+    return OUTCOMES[status], ""
 
-    drive = work.Worker._drive
 
-    def stop(*given):
-        raise Reached
-
-    def late(*_):
-        raise TimeoutError
-
-    signal.signal(signal.SIGPROF, late)
-    with open(share, "w") as tally:
-        for _ in range(size):
-            text, really = _mutate(chance), chance.random() < REALLY_RUN
-            with contextlib.suppress(UnicodeEncodeError):
-                at.write_text(text, encoding="utf-8")
-            work.Worker._drive = drive if really else stop
-            said = io.StringIO()
-            outcome = words = ""
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of computing, however busy the machine is
-            try:
-                with contextlib.redirect_stdout(said), _errors(said):
-                    main(["run", str(at), "-o", "runs"])
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else 0
-                shown = " ".join(said.getvalue().split())
-                if "Reached" in shown:
-                    outcome = "would run"
-                elif "TimeoutError" in shown:
-                    outcome, words = "hung", text[:400]
-                elif status == 0:
-                    outcome = "ran"
-                elif status in STATUSES and "Traceback" not in shown:
-                    outcome = "refused" if status == 2 else "ended early"
-                else:
-                    outcome, words = f"status {status}", f"{shown[:400]} | {text[:400]!r}"
-            except TimeoutError:
-                outcome, words = "hung", text[:400]
-            except BaseException as error:
-                outcome, words = "traceback", f"{error!r} {text[:300]}"
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-            tally.write(f"{outcome}|{words!r}\n")
-            tally.flush()
-    os.write(1, f"PEAK {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}\n".encode())
-    sys.stdout.flush()
+def _stop(*_):
+    raise Reached
 
 
 @contextlib.contextmanager

@@ -12,12 +12,13 @@ from unlazy.report.verify import verify
 PROCESSES = 16
 
 
-def sharing(count, seed, place):
-    """Repeat both ``count`` times; return rows of the table, and what went wrong."""
+def sharing(numbers, seed, place):
+    """Repeat both for each of the numbers; return rows of the table, and what went wrong."""
+    count, seed = len(numbers), f"{seed} {numbers.start}"
     wrong = []
     reference = place / "reference"
     reference.mkdir()
-    limits = Limits(seconds=1200.0, checkpoints=0.02)
+    limits = Limits(checkpoints=0.02)
     whole = command(["run", recipe(reference), "-o", "runs"], reference, limits)
     if whole.status != 0:
         return [], [f"the undisturbed command ended with {whole.status}: {whole.output[-500:]}"]

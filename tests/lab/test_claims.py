@@ -105,14 +105,36 @@ def test_a_claim_that_was_taken_over_is_left_to_the_other(path):
     assert path.read_text() == "of another process"
 
 
-def test_a_takeover_that_died_half_way_does_not_block_for_ever(path):
+def test_a_takeover_that_was_killed_half_way_blocks_nobody(path):
     dead_claim(path)
-    right = path.with_name(f"{path.name}.{claims.hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
-    right.touch()
-    with claimed([path]) as mine:
-        assert mine == []
-    os.utime(right, (0, 0))
-    with claimed([path]):
-        pass  # clears it away
+    right = path.with_name(f".{path.name}.{claims.hashlib.sha256(path.read_bytes()).hexdigest()[:16]}.part")
+    with open(right, "w") as file:
+        claims.fcntl.flock(file, claims.fcntl.LOCK_EX)
+        with claimed([path]) as mine:
+            assert mine == []  # another process is taking it over
     with claimed([path]) as mine:
         assert mine == [path]
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_claim_is_whole_or_absent_whenever_its_process_is_killed(path, monkeypatch):
+    """An empty claim names no process, so that others would wait for two minutes."""
+    seen = []
+
+    def killed(*_):
+        seen.append(path.exists())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(claims.os, "link", killed)
+    with pytest.raises(KeyboardInterrupt), claimed([path]):
+        pass
+    assert (seen, list(path.parent.iterdir())) == ([False], [])
+
+
+def test_claims_do_not_need_a_file_system_with_links(path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(claims.os, "link", refuse)
+    with claimed([path]) as mine, claimed([path]) as second:
+        assert (mine, second) == ([path], [])

@@ -361,6 +361,7 @@ def test_two_places_exclude_each_other(tmp_path):
 
 
 def test_an_unreachable_scheduler(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
     monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
     with pytest.raises(UserError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         Lab(tmp_path).run_all(several(2), engine=Dask("tcp://127.0.0.1:1"))

@@ -1,9 +1,11 @@
 """Files that may come from anywhere: they cannot reach other files, nor ask for any amount of memory or time."""
 
+import contextlib
 import io
 import json
 import os
 import subprocess
+import sys
 import zipfile
 
 import h5py
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from unlazy import _netcdf
 from unlazy._errors import SkippedFile, UserError
 from unlazy._files import atomic_write, clean, write
 from unlazy._plain import DamagedError, parse_json, parse_toml, seal, unseal
@@ -23,11 +26,19 @@ def stored(path):
     return write(run, path)
 
 
+@contextlib.contextmanager
+def edited(path):
+    """Change a stored run as somebody does who knows its format."""
+    with h5py.File(path, "a") as file:
+        yield file
+    path.write_bytes(_netcdf.sealed(path.read_bytes()))
+
+
 def test_a_run_cannot_read_another_file(tmp_path):
     secret, path = tmp_path / "secret", stored(tmp_path / "run.nc")
     secret.write_bytes(b"x" * 16)
     assert read_run(path)["a"].sum() == 2
-    with h5py.File(path, "a") as file:
+    with edited(path) as file:
         file.create_dataset("outside", (16,), "u1", external=[(str(secret), 0, 16)])
     with pytest.raises(UserError, match="'outside' is stored in another file"):
         read_run(path)
@@ -37,7 +48,7 @@ def test_a_run_cannot_read_another_file(tmp_path):
 def test_a_run_has_no_links(tmp_path, link):
     path = stored(tmp_path / "run.nc")
     stored(tmp_path / "other.nc")
-    with h5py.File(path, "a") as file:
+    with edited(path) as file:
         file["more"] = link
     with pytest.raises(UserError, match="'more' is a link"):
         read_run(path)
@@ -47,11 +58,11 @@ def test_a_run_has_no_virtual_arrays_and_no_groups(tmp_path):
     path = stored(tmp_path / "run.nc")
     layout = h5py.VirtualLayout((3,), "f8")
     layout[:] = h5py.VirtualSource("other.nc", "a", (3,))
-    with h5py.File(path, "a") as file:
+    with edited(path) as file:
         file.create_virtual_dataset("more", layout)
     with pytest.raises(UserError, match="'more' is stored in another file"):
         read_run(path)
-    with h5py.File(path, "a") as file:
+    with edited(path) as file:
         del file["more"]
         file.create_group("group")["self"] = h5py.SoftLink("/group")
     with pytest.raises(UserError, match="'group' is not an array of numbers"):
@@ -61,7 +72,7 @@ def test_a_run_has_no_virtual_arrays_and_no_groups(tmp_path):
 @pytest.mark.parametrize("options", [{}, {"chunks": (2**20,), "compression": "gzip"}])
 def test_a_run_cannot_ask_for_more_memory_than_its_file_is_large(tmp_path, options):
     path = stored(tmp_path / "run.nc")
-    with h5py.File(path, "a") as file:
+    with edited(path) as file:
         file.create_dataset("huge", (2**37,), "f8", **options)
     assert path.stat().st_size < 2**20
     with pytest.raises(UserError, match="'huge' asks for much more memory than the file has bytes"):
@@ -198,3 +209,15 @@ def test_a_full_disk_that_takes_nothing_says_both(tmp_path, table, monkeypatch):
 
 def _no_space(*_):
     raise OSError(28, "No space left on device")
+
+
+def test_a_damaged_heap_does_not_hang_the_reader(tmp_path):
+    """HDF5 follows entries of size 0 for ever; the reader therefore compares the digest of the file before."""
+    path = stored(tmp_path / "run.nc")
+    content = bytearray(path.read_bytes())
+    first = content.find(b"GCOL") + 16  # the first entry of the global heap, whose header has 16 bytes
+    content[first : first + 16] = bytes(16)
+    path.write_bytes(content)
+    code = f"from pathlib import Path; from unlazy.lab.stored import read_run; read_run(Path({str(path)!r}))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "is cut short or damaged (checksum): delete it" in ended.stderr

@@ -405,6 +405,7 @@ WRONG = {
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
         "flow: A number of steps lies between 1 and 2147483647",
     ),
+    "too many seeds": ({"seeds": 10**7}, "seeds"),
     "a value that a member refuses": ({"data": {"kind": "random-labels", "n": -3}}, "data: n = -3 is too small"),
     "a value that a nested member refuses": (
         {"network": {**LAYER, "activation": {"kind": "leaky-relu", "slope": 3}}},

@@ -239,3 +239,15 @@ def test_four_processes_on_one_folder_compute_each_recipe_once(four_processes, n
     assert len(begun) > 1, "several took part"
     assert len(list((folder / "runs").glob("*.nc"))) == 20
     assert not list((folder / "runs" / "trajectories").glob("*.claim*"))
+
+
+def test_a_signal_while_results_are_stored_loses_none_of_them(tmp_path, table):
+    """Runs that share a call end together; the first that is stored reports, and a signal is raised there."""
+
+    def tell(recipe, share, note):
+        if note == "stored":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Lab(tmp_path, tell).run_all(recipes(table, 3))
+    assert len(list(tmp_path.glob("*.nc"))) == 3

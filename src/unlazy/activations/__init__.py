@@ -50,4 +50,4 @@ def as_activation(value: Any) -> Activation:
     return resolve("activation", value)
 
 
-as_activation.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes activations of others, and is none to choose
+as_activation.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it converts values, and is not an activation itself

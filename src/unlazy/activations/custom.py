@@ -73,7 +73,6 @@ class Custom(Activation):
         return value
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = function(h)."""
         return self.function(h)
 
     def derivative(self, h: Values) -> Values:

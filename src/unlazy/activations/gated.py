@@ -23,7 +23,6 @@ class Silu(Activation):
     multiplicity: ClassVar[int | None] = 1
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h s(h), s(h) = 1 / (1 + e⁻ʰ)."""
         return jax.nn.silu(h)
 
     def derivative(self, h: Values) -> Values:
@@ -56,7 +55,6 @@ class Gelu(Activation):
     multiplicity: ClassVar[int | None] = 1
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h Φ(h)."""
         return jax.nn.gelu(h, approximate=False)
 
     def derivative(self, h: Values) -> Values:
@@ -99,7 +97,6 @@ class Xtanh(Activation):
     multiplicity: ClassVar[int | None] = 2
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h t, t = tanh h."""
         return h * jnp.tanh(h)
 
     def derivative(self, h: Values) -> Values:

@@ -17,7 +17,6 @@ class Linear(Activation):
     multiplicity: ClassVar[int | None] = 1
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h."""
         return h
 
     def derivative(self, h: Values) -> Values:
@@ -45,7 +44,6 @@ class Cubic(Activation):
     multiplicity: ClassVar[int | None] = 3
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h³."""
         return h * h * h
 
     def derivative(self, h: Values) -> Values:

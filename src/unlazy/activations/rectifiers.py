@@ -32,7 +32,6 @@ class Relu(Activation):
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = max(h, 0)."""
         return jax.nn.relu(h)
 
     def derivative(self, h: Values) -> Values:
@@ -77,7 +76,6 @@ class LeakyRelu(Activation):
             )
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = h or slope · h, by the sign of h."""
         # The gradient of `jax.nn.leaky_relu` at 0 is 1; the sum has 0 there.
         return jax.nn.relu(h) - self.slope * jax.nn.relu(-h)
 
@@ -108,7 +106,6 @@ class Softplus(Activation):
     active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=0.5)
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = log(1 + eʰ), overflow-free."""
         return jax.nn.softplus(h)
 
     def derivative(self, h: Values) -> Values:

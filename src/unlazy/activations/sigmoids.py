@@ -18,7 +18,6 @@ class Tanh(Activation):
     multiplicity: ClassVar[int | None] = 1
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = t = tanh h."""
         return jnp.tanh(h)
 
     def derivative(self, h: Values) -> Values:
@@ -39,7 +38,6 @@ class Sigmoid(Activation):
     active: ClassVar[ActiveInterval] = ActiveInterval(-1.0, 1.0, slope=math.exp(-1) / (1 + math.exp(-1)) ** 2)
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = s = 1 / (1 + e⁻ʰ)."""
         return jax.nn.sigmoid(h)
 
     def derivative(self, h: Values) -> Values:
@@ -66,7 +64,6 @@ class Erf(Activation):
     multiplicity: ClassVar[int | None] = 1
 
     def __call__(self, h: Values) -> Values:
-        """σ(h) = erf h."""
         return jax.lax.erf(h)
 
     def derivative(self, h: Values) -> Values:

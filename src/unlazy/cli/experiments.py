@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import runpy
+import warnings
 from pathlib import Path
 from typing import Literal
 
-from unlazy._errors import UserError, suggest
+from unlazy._errors import Notice, UserError, suggest
 from unlazy.cli.application import (
     CLAIM_FAILED,
     OK,
@@ -36,7 +37,7 @@ def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: 
     """Run one quick panel of each paper and write a report.
 
     The exit status is 0 whatever the outcomes of the claims are; that of `unlazy reproduce` is 1 if a claim does not
-    hold.
+    hold. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
 
     Parameters
     ----------
@@ -52,8 +53,17 @@ def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: 
     from unlazy.report.terminal import print_records
 
     find_place(report, "--report")
+    done, missing = [], {}
     with in_lab(out, fresh=False) as lab:
-        done = [reproduce(panel, "quick", lab) for panel in panels().values() if panel.demo]
+        for panel in (panel for panel in panels().values() if panel.demo):
+            try:
+                done.append(reproduce(panel, "quick", lab))
+            except UserError as error:
+                missing[panel.key] = error
+    for name, error in missing.items():
+        if not done:
+            raise error
+        warnings.warn(f"{name} is left out of the report: {error}", Notice, stacklevel=1)
     write_report(gather([out], only={(record.panel, record.scale) for record in done}), report)
     print_records(done, json)
     if not json:

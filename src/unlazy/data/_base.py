@@ -16,7 +16,8 @@ from jaxtyping import Array, Float
 from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._inputs import as_floats, as_key
-from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy._memory import must_fit
+from unlazy._types import Count, Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import checks
 
 Maker = TypeVar("Maker", bound=Callable[..., Any])
@@ -284,7 +285,7 @@ def as_dataset(value: Any, name: str = "data") -> Dataset:
 
 
 @checked
-def one_hot(labels: Any, classes: int | None = None) -> Float[Array, "n classes"]:
+def one_hot(labels: Any, classes: Count | None = None) -> Float[Array, "n classes"]:
     """Write class numbers as rows with a single 1, as the cross-entropy expects them.
 
     Parameters
@@ -303,6 +304,7 @@ def one_hot(labels: Any, classes: int | None = None) -> Float[Array, "n classes"
             f"Labels run from {values.min():g} to {values.max():g}, where 0 to {classes - 1} were wanted: "
             "number the classes from 0 on, or give more classes."
         )
+    must_fit(9.0 * values.size * classes, f"{values.size:,} labels of {classes:,} classes", "give fewer classes")
     return jnp.asarray(values[:, None] == np.arange(classes), jnp.result_type(float))
 
 

@@ -10,7 +10,7 @@ import tarfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -218,8 +218,6 @@ def _draw(
 ) -> Dataset:
     """Draw training, held-out and test images without replacement, and scale and reshape them."""
     (flat, pixels, targets), (n, n_test, n_held) = form, sizes
-    checks.choice("pixels", pixels, get_args(Pixels))
-    checks.choice("targets", targets, get_args(Targets))
     train, test = _of_classes(train, classes), _of_classes(test, classes)
     checks.count("n_held", n_held, 0)
     n = max(1, len(train.labels) - n_held) if n is None else n

@@ -220,7 +220,6 @@ def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLi
     key
         Random key, or a whole number as a seed.
     """
-    checks.finite("frequency", frequency)
     return _on_a_line(lambda x: jnp.cos(frequency * math.pi * x), n, n_test, name=f"cos({frequency:g} pi x)", key=key)
 
 
@@ -240,8 +239,6 @@ def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234,
     key
         Random key, or a whole number as a seed.
     """
-    checks.finite("f1", f1)
-    checks.finite("f2", f2)
 
     def target(x: Outputs) -> Outputs:
         return jnp.cos(f1 * math.pi * x**2) - 0.8 * jnp.cos(f2 * math.pi * x**2)
@@ -261,7 +258,6 @@ def two_sided_step(delta: float = 1.0, amplitude: float = 1.0) -> Dataset:
         Size A of the targets.
     """
     checks.positive("delta", delta)
-    checks.finite("amplitude", amplitude)
     dtype = jnp.result_type(float)
     x = jnp.array([[-delta], [delta]], dtype)
     return Dataset(x, jnp.array([amplitude, -amplitude], dtype), name="two-sided step")

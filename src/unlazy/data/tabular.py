@@ -18,7 +18,6 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._types import KeyLike
-from unlazy.data import checks
 from unlazy.data._base import Dataset, cut, divided, reads
 from unlazy.data.download import Published, fetch, local, reading
 
@@ -145,7 +144,6 @@ def energy(
     target
         Which of the two loads is the target.
     """
-    checks.choice("target", target, ("heating", "cooling"))
     column, name = (8, "energy") if target == "heating" else (9, "energy, cooling load")
     table, scaled = load(ENERGY, folder), (standardise, unit_ball, standardise_target)
     return divided(table[:, :8], table[:, column], cut(len(table), shares, key=key), scaled, name=name)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import AxisType
 from jaxtyping import Array
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, article
 from unlazy._memory import GIB, must_fit, total
 from unlazy._types import PyTree
 from unlazy.data import Dataset
@@ -24,7 +24,7 @@ from unlazy.networks.linear import AXIS
 from unlazy.probes.observation import Observation, Observe
 
 if TYPE_CHECKING:
-    from unlazy.flows.method import Method
+    from unlazy.flows.method import Flow, Method
 
 # Below this size of the trained parameters a network does not fill two cores and vmap wins; above, lax.map does.
 _VMAP_BYTES = 2**18
@@ -124,6 +124,26 @@ def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:
     if count == 1:
         return None
     return jax.sharding.Mesh(np.asarray(jax.devices()[:count]), (AXIS,), axis_types=(AxisType.Auto,))
+
+
+def check_types(flow: Flow, network: Network, data: Dataset) -> None:
+    """Reject what is not a network, data set or loss, and data that are not finite."""
+    for what, given, wanted, advice in (
+        ("network", network, Network, "make one of unlazy.networks, or wrap your own model by unlazy.wrap(model)"),
+        ("data set", data, Dataset, "make one with unlazy.Dataset(x, y)"),
+        ("loss", flow.loss, Loss, "give one of unlazy.losses, its name, or a function of outputs and targets"),
+    ):
+        if not isinstance(given, wanted):
+            raise UserError(
+                f"The {what} must be {article(wanted.__name__)}, not {article(type(given).__name__)}: {advice}."
+            )
+    for leaf in jax.tree.leaves(split_trained(network)[0]):
+        if leaf.dtype not in (jnp.float32, jnp.float64):
+            raise UserError(
+                f"The {type(network).__name__} has trained parameters of type {leaf.dtype}, and flows compute in "
+                "float32 and float64: convert the model to one of these."
+            )
+    data.check()
 
 
 def check_outputs(shape: tuple[int, ...], data: Dataset) -> None:

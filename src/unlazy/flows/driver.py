@@ -28,9 +28,8 @@ from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import _compiled as compiled
 from unlazy.flows import _finite, checkpoints
-from unlazy.flows._arguments import Times, check_types
 from unlazy.flows.state import State, Status, failed
-from unlazy.flows.stops import Stops, each_times, stops_of
+from unlazy.flows.stops import Stops, Times, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
 from unlazy.networks import Network, traced_numbers, with_fields
 from unlazy.probes.observation import Observe
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 Probes = Sequence[Observe | str] | Mapping[str, Observe | str] | Observe | str  # a name is resolved by the registry
 
-_SLICE_SECONDS = 0.5  # how long compiled code may run before it reports and handles Ctrl-C
+_SLICE_SECONDS = 0.5  # how long compiled code may run before it reports progress and handles Ctrl-C
 # Every slice copies the state, and the data too if runs are trained in turn. If a single step takes long, so does the
 # copy: slices are then longer, up to a limit. A step of 26 million weights took 1.0 s in slices of one, 0.7 s of eight.
 _LONGEST_SLICE = 5.0
@@ -163,7 +162,7 @@ class Driver:
             raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
         flows = list(flow) if isinstance(flow, Sequence) else [flow] * len(networks)
         for one, network, some in zip(flows, networks, data, strict=True):
-            check_types(one, network, some)
+            compiled.check_types(one, network, some)
         if isinstance(flow, Sequence):
             methods = [one.resolve(network, some) for one, network, some in zip(flow, networks, data, strict=True)]
         else:
@@ -249,7 +248,7 @@ class Driver:
         return max(amounts)
 
     def _advance(self, budget: int) -> None:
-        self.before = self.state  # set first, so that the state before that is let go while this slice is computed
+        self.before = self.state  # set first, so that the state before that is freed while this slice is computed
         self.run_state = with_fields(self.run_state, state=self.after(self.state, budget))
         _finite.step_back(self, np.logical_not(_finite.finite(self, self.state)))
 

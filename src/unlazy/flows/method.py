@@ -277,9 +277,6 @@ class OutputControlled(GramMethod):
 
 
 def _check_options(method: Any) -> None:
-    for name, known in (("coordinates", ("auto", "weights", "gram")), ("precision", ("full", "mixed"))):
-        if getattr(method, name, known[0]) not in known:
-            raise UserError(f"{name} = '{getattr(method, name)}' is unknown: choose one of {', '.join(known)}.")
     memory, devices = getattr(method, "memory", None), getattr(method, "devices", None)
     if memory is not None and not memory > 0:
         raise UserError(f"memory must be a positive number of GiB, not {memory:g}.")

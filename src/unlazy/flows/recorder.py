@@ -10,16 +10,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from unlazy._checked import checked
 from unlazy._errors import UserError, short
-from unlazy._types import PRNGKey, PyTree
+from unlazy._types import PyTree
 from unlazy.data import Dataset, as_dataset
 from unlazy.flows._compiled import check_outputs
 from unlazy.flows.driver import Driver, Probes
 from unlazy.flows.method import Method
-from unlazy.flows.state import Attempt, State, Status
+from unlazy.flows.state import State, Status
 from unlazy.flows.trajectory import RunState, Trajectory
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, TorchNetwork, Wrapped, as_network, with_fields
@@ -40,20 +39,11 @@ class OwnLoop(Method):
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     registered: ClassVar[bool] = False  # only a `Recorder` makes it
 
-    def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
-        self._refuse()
+    def _refuse(self, *given: Any, **named: Any) -> NoReturn:
+        """Raise an error: only the user's own loop can continue the run."""
+        raise UserError("This run was recorded in a loop of your own: continue it there, and record further steps.")
 
-    def take_step(self, state: State, size: Array, frozen: PyTree, data: Samples) -> Attempt:
-        self._refuse()
-
-    def resolve(self, network: Network, data: Dataset) -> OwnLoop:
-        self._refuse()
-
-    def resume(self, previous: Method) -> OwnLoop:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise UserError("This run was recorded in a loop of your own, which alone can go on: train there, and record.")
+    init = take_step = resolve = resume = _refuse
 
 
 class Recorder:

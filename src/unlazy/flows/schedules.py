@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
-from unlazy._types import PyTree
+from unlazy._types import Count, NotNegative, Positive, PyTree
 from unlazy.data import checks
 
 
@@ -162,16 +162,12 @@ class OnStagnation(Schedule):
     reacts: ClassVar[bool] = True
     # Factors and the wait are arrays, so that other numbers are not compiled again.
     factors: np.ndarray = eqx.field(default=(1.0, 0.5, 0.1, 0.05, 0.01), converter=_factors)
-    window: int = eqx.field(static=True, default=10)
+    window: Count = eqx.field(static=True, default=10)
     wait: np.ndarray = eqx.field(default=20, converter=_epochs)
 
     def __call__(self, step: Int[Array, "..."]) -> Any:
         """Return the first factor, that of a run whose loss never stagnates."""
         return jnp.broadcast_to(jnp.asarray(self.factors, float)[0], jnp.shape(step))
-
-    def __check_init__(self) -> None:
-        if self.window < 1:
-            raise UserError(f"A mean needs at least one epoch, not {self.window}.")
 
     def begin(self, loss: Float[Array, ""]) -> Reaction:
         """Return what is remembered at the start: no losses yet."""
@@ -302,12 +298,8 @@ class StepDecay(Schedule):
         The number of steps between two multiplications.
     """
 
-    factor: float = eqx.field(static=True)
-    every: int = eqx.field(static=True)
-
-    def __check_init__(self) -> None:
-        checks.positive("factor", self.factor)
-        checks.count("every", self.every)
+    factor: Positive = eqx.field(static=True)
+    every: Count = eqx.field(static=True)
 
     def __call__(self, step: Int[Array, "..."]) -> Any:
         """factor^⌊step/every⌋."""
@@ -325,12 +317,8 @@ class Cosine(Schedule):
         The smallest factor.
     """
 
-    steps: int = eqx.field(static=True)
-    floor: float = eqx.field(static=True, default=0.0)
-
-    def __check_init__(self) -> None:
-        checks.count("steps", self.steps)
-        checks.finite("floor", self.floor, 0.0)
+    steps: Count = eqx.field(static=True)
+    floor: NotNegative = eqx.field(static=True, default=0.0)
 
     def __call__(self, step: Int[Array, "..."]) -> Any:
         return optax.cosine_decay_schedule(1.0, self.steps, self.floor)(step)

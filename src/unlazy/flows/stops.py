@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from unlazy._errors import UserError
-from unlazy.flows._arguments import Times, checked_times
+from unlazy._errors import UserError, short
 from unlazy.flows.state import check_steps
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Method
+
+Times = Sequence[float] | np.ndarray
 
 
 class Stops(NamedTuple):
@@ -47,7 +48,7 @@ def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = 
     counted
         Whether distances are numbers of steps.
     """
-    asked = checked_times(times, since)
+    asked = _checked(times, since)
     counts, reached = method.plan(np.concatenate([[since], asked]))
     if counted:
         check_steps(counts, asked[-1])
@@ -71,3 +72,18 @@ def each_times(times: Times | Sequence[Times], runs: int) -> Sequence[Any]:
     if isinstance(times, Sequence) and times and isinstance(times[0], list | tuple | np.ndarray):
         return times
     return [times] * runs
+
+
+def _checked(times: Times, since: float) -> np.ndarray:
+    """Return save times as an array; reject times that do not increase, or lie before the present one."""
+    try:
+        asked = np.asarray(times, dtype=float)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"times = {short(times)} is not a list of numbers: give increasing times, as [0, 1, 10]."
+        ) from None
+    if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
+        raise UserError(f"Times must be a list of finite, increasing numbers, not {short(times)}.")
+    if asked[0] < since:
+        raise UserError(f"The run is at t = {since:g} and cannot go back to t = {asked[0]:g}: ask for later times.")
+    return asked

@@ -245,13 +245,11 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
     late = at_end(longest)
     variables: dict[str, Any] = {}
     columns = [flat(one.observed) for one in each]
-    for name in flat(longest.observed):
-        first = ("seed",) if name.partition(".")[0] in late else ("seed", "time")
-        like = flat(longest.observed)[name]
-        nothing = np.full_like(like, np.nan, dtype=float) if len(first) == 1 else like[:0]
+    for name, like in flat(longest.observed).items():
+        once = name.partition(".")[0] in late
+        nothing = np.full_like(like, np.nan, dtype=float) if once else like[:0]
         parts = [column.get(name, nothing) for column in columns]
-        values = np.stack(parts if len(first) == 1 else [_filled(part, len(longest.times)) for part in parts])
-        variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
+        variables[name] = stacked(name, parts, None if once else len(longest.times))
     numbers = list(range(len(each))) if seeds is None else [int(seed) for seed in seeds]
     run = xr.Dataset(variables, coords={"seed": numbers, "time": np.asarray(longest.times, float)})
     stats = longest.stats
@@ -271,9 +269,20 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
     return labelled(run, inner)
 
 
-def _filled(values: np.ndarray, count: int) -> np.ndarray:
-    missing = np.full((count - len(values), *values.shape[1:]), np.nan)
-    return np.concatenate([values, missing]) if len(missing) else values
+def stacked(name: str, columns: Sequence[np.ndarray], times: int | None) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the dimensions and values of a variable: seeds, times unless that is None, and the axes of the probe.
+
+    ``columns`` are the values of each seed. Where it ended early, NaN stands for the times that it did not reach.
+    """
+    first = ("seed",) if times is None else ("seed", "time")
+    values = np.stack([one if times is None else _padded(one, times) for one in columns])
+    return (*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values
+
+
+def _padded(values: np.ndarray, count: int) -> np.ndarray:
+    missing = (count - len(values), *values.shape[1:])
+    dtype = values.dtype if values.dtype.kind in "fc" else float
+    return np.concatenate([values, np.full(missing, np.nan, dtype)]) if missing[0] else values
 
 
 def at_end(trajectory: Trajectory) -> set[str]:

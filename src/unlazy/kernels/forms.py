@@ -123,7 +123,7 @@ def _convolution(eqn: Any) -> Form:
         tuple(sides),
         places[1:],
         params["window_strides"],
-        params["padding"],
+        tuple((int(low), int(high)) for low, high in params["padding"]),  # NumPy's integers in some versions of JAX
         params["lhs_dilation"],
         params["rhs_dilation"],
     )

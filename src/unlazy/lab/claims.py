@@ -9,6 +9,7 @@ A process that runs many recipes also shows that it is there, so that others lea
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from unlazy._files import atomic_write
+from unlazy._files import atomic_write, create
 
 LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
 _BEAT = 5.0  # seconds between two touches
@@ -95,11 +96,9 @@ def _take(path: Path) -> bytes | None:
     """Claim ``path`` and return the contents of the claim; None if another process has it."""
     note = json.dumps(this_process() | {"claimed": time.time(), "token": secrets.token_hex(8)}).encode()
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        create(path, note)
     except FileExistsError:
         return note if _take_over(path, note) else None
-    with open(descriptor, "wb") as file:
-        file.write(note)
     return note
 
 
@@ -111,27 +110,37 @@ def _take_over(path: Path, note: bytes) -> bool:
         return False
     if not _dead(old, touched):
         return False
-    # The process that creates this file may replace this claim. The claim is read once more, as another process may
-    # have replaced it before.
-    right = path.with_name(f"{path.name}.{hashlib.sha256(old).hexdigest()[:16]}")
+    # The process that locks this file may replace this claim. The claim is read once more, as another process may have
+    # replaced it before. A lock ends with its process, so that nothing is blocked if that is killed here.
+    right = path.with_name(f".{path.name}.{hashlib.sha256(old).hexdigest()[:16]}.part")
     try:
-        os.close(os.open(right, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-    except FileExistsError:
-        with contextlib.suppress(OSError):
-            if time.time() - right.stat().st_mtime > LIMIT:  # its process died in the middle of this function
-                right.unlink()
+        descriptor = os.open(right, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError:
         return False
     try:
-        if path.read_bytes() != old:
+        _lock(descriptor)
+        if os.stat(right).st_ino != os.fstat(descriptor).st_ino:
             return False
-        with atomic_write(path) as temporary:
-            temporary.write_bytes(note)
-        return True
+        same = path.read_bytes() == old
+        if same:
+            with atomic_write(path) as temporary:
+                temporary.write_bytes(note)
+        right.unlink()
+        return same
     except OSError:
         return False
     finally:
-        with contextlib.suppress(OSError):
-            right.unlink()
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, and raise BlockingIOError if another process has; nothing happens where files cannot be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # then two processes may take over a claim at the same moment, and both compute the same
+        pass
 
 
 def this_process() -> dict[str, Any]:

@@ -30,6 +30,7 @@ from unlazy.networks import Network
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _LARGEST = 2**20  # bytes of a recipe
 _MOST_TIMES = 1_000_000
+_MOST_SEEDS = 10_000
 Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]  # the range of a seed, in 32 bits as in 64
 
 
@@ -100,7 +101,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     probes: list[Section] = []
     name: str = "run"
     seed: Natural = 0
-    seeds: Count = 1
+    seeds: Annotated[int, msgspec.Meta(ge=1, le=_MOST_SEEDS)] = 1
     same_data: bool = False
     dtype: Literal["float32", "float64"] = "float64"
 

@@ -19,7 +19,7 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy._files import clean, labelled, writable, write, writing
 from unlazy.flows import Observe, OnlyAtEnd, Status
-from unlazy.flows.trajectory import nonfinite
+from unlazy.flows.trajectory import nonfinite, stacked
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
@@ -128,10 +128,9 @@ def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
         late = isinstance(probe, OnlyAtEnd)
         marked += [".".join((label, *part)) for got in columns for part in nonfinite(got)]
         for part, one in next(filter(None, columns), {}).items():
-            values = np.stack([_padded(got.get(part, one[:0]), 1 if late else len(indices)) for got in columns])
-            name, first = ".".join((label, *part)), ("seed",) if late else ("seed", "time")
-            values = values[:, 0] if late else values
-            variables[name] = ((*first, *(f"{name}_{axis}" for axis in range(values.ndim - len(first)))), values)
+            name = ".".join((label, *part))
+            dims, values = stacked(name, [got.get(part, one[:0]) for got in columns], 1 if late else len(indices))
+            variables[name] = (("seed", *dims[2:]), values[:, 0]) if late else (dims, values)
     run = xr.Dataset(variables, coords={"seed": list(found), "time": longest.reached[indices]})
     status = [_status(track, *one) for track, one in zip(each, chosen, strict=True)]
     run.attrs |= {
@@ -163,12 +162,6 @@ def seen(probe: Observe, indices: list[int], whole: bool) -> list[int]:
     if isinstance(probe, OnlyAtEnd):
         return indices[-1:] if whole else []
     return indices
-
-
-def _padded(values: np.ndarray, count: int) -> np.ndarray:
-    missing = (count - len(values), *values.shape[1:])
-    dtype = values.dtype if values.dtype.kind in "fc" else float
-    return np.concatenate([values, np.full(missing, np.nan, dtype)]) if missing[0] else values
 
 
 def parts(tree: Any, before: tuple[str, ...] = ()) -> Parts:

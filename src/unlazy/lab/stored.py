@@ -40,6 +40,8 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
+        if not _netcdf.is_whole(path):
+            raise UserError(f"'{path}' is cut short or damaged (checksum): {again}")
         run = _netcdf.read(path, _Inspection(path))
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None

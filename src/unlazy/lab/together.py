@@ -275,7 +275,11 @@ class _Together:
 
             self._save()
             raise Interrupted(self.members[0].recipe, self.share, self.lab.fresh)
-        return {one.recipe.digest: self._stored(one, driver) for one in self.members}
+        outcomes = {one.recipe.digest: self._stored(one, driver) for one in self.members}
+        for one in self.members:  # after all of them are stored: a signal is raised here
+            if outcomes[one.recipe.digest] is True:
+                self.lab.tell(one.recipe, 1.0, "stored")
+        return outcomes
 
     def _stored(self, member: Member, driver: Driver) -> UserError | bool:
         from unlazy.lab.runner import check_observed
@@ -288,7 +292,6 @@ class _Together:
             self.lab.finish(member.recipe, member.identity, found, True)
         except UserError as error:
             return error
-        self.lab.tell(member.recipe, 1.0, "stored")
         return True
 
     def _save(self) -> None:
