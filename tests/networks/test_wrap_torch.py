@@ -77,6 +77,24 @@ def test_kernels_are_jacobians_of_any_module():
     np.testing.assert_array_equal(flat(jnp.asarray(images.numpy()).reshape(4, 9)), network(jnp.asarray(images.numpy())))
 
 
+class Reused(torch.nn.Module):
+    """Linear layers whose parameters also enter outside of them, as tied weights do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x))) @ self.last.weight @ self.first.weight + self.first.bias[:3]
+
+
+def test_a_weight_that_is_used_outside_of_its_layer_counts():
+    torch.manual_seed(0)
+    module, x = Reused().double(), torch.randn(4, 3, dtype=torch.float64)
+    kernel = unlazy.wrap(module).tangent_kernel(jnp.asarray(x.numpy()))
+    np.testing.assert_allclose(np.asarray(kernel).reshape(12, 12), brute_force(module, x, x), rtol=1e-9)
+
+
 RATES = {"0.weight": 2.0, "0.bias": 0.0, "2.weight": 1.0, "2.bias": 3.0, "4.weight": 0.0, "4.bias": 0.0}
 RATES |= {"6.weight": 0.5, "6.bias": 1.0}
 

@@ -25,7 +25,7 @@ from unlazy.networks.prepared import Batch, Patches, Prepared, known_as, prepare
 Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
 Bias: TypeAlias = Float[Array, " _"]
 _RELU = Relu()
-_BLOCK = 20  # samples at a time: what is made on the way stays in the cache
+_BLOCK = 20  # samples at a time, so that intermediate results fit into the cache
 
 
 class ConvNet(Network):
@@ -154,13 +154,7 @@ class ConvNet(Network):
         return self.in_units(rescaled=False)
 
     def in_units(self, *, rescaled: bool) -> ConvNet:
-        """Return the same function with its parameters stored as θ̄ = θ / s, or as θ.
-
-        Parameters
-        ----------
-        rescaled
-            Whether to store θ̄.
-        """
+        """Return the same function with its parameters stored as θ̄ = θ / s, or as θ."""
         if rescaled == self.rescaled:
             return self
         moved = self._by_layer(lambda leaf, layer: (1 / self.scales[layer] if rescaled else self.scales[layer]) * leaf)
@@ -355,7 +349,7 @@ def convolve(
 
     Patches along a row are cut, multiplied with all rows of the kernel at once, and the products added up row by row:
     memory grows by the side of the kernel, not by its square, and nothing but matrix products and shifts is left for
-    the backward pass. Samples go through it a few at a time, which keeps what is made on the way in the cache.
+    the backward pass. Samples go through it a few at a time, so that intermediate results fit into the cache.
     """
     n, height, width, channels = x.shape
     out, _, side, _ = kernel.shape

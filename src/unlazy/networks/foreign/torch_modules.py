@@ -28,6 +28,7 @@ from unlazy.networks.layers import Layer
 from unlazy.networks.prepared import Batch, OtherBatch, Prepared, raw_inputs
 
 _BLOCK = 2.0**28  # bytes of Jacobians that are held at once
+_ROUNDING = 1e-3  # by which two ways to compute a gradient may differ
 _DENSE = ("Linear", "Conv1d", "Conv2d", "Conv3d")  # classes of torch.nn whose outputs are pre-activations
 
 
@@ -83,16 +84,9 @@ class TorchNetwork(Network):
         integer_inputs: bool = False,
         squeeze: bool = True,
     ) -> TorchNetwork:
-        """Take a snapshot of a module; arguments are those of `wrap`.
+        """Take a snapshot of a module; arguments are those of `wrap`, with `options` for its `call`.
 
-        Parameters
-        ----------
-        module
-            The module.
-        rates, state, input_shape, integer_inputs, squeeze
-            As for `wrap`. Without ``rates``, parameters that do not require gradients have the factor 0.
-        options
-            The argument ``call`` of `wrap`.
+        Without ``rates``, parameters that do not require gradients have the factor 0.
         """
         name = type(module).__name__
         averaging = [type(one).__name__ for one in module.modules() if getattr(one, "track_running_stats", False)]
@@ -143,7 +137,6 @@ class TorchNetwork(Network):
 
     @property
     def name(self) -> str:
-        """The name of the module's class."""
         return type(self.module).__name__
 
     @property
@@ -155,7 +148,6 @@ class TorchNetwork(Network):
         return module.train()
 
     def __call__(self, x: Batch) -> Outputs:
-        """Evaluate the module on a batch."""
         with sys.modules["torch"].no_grad():
             return _jax(self._outputs(self._tensors(), self._inputs(x)))
 
@@ -166,7 +158,7 @@ class TorchNetwork(Network):
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Return Θ(x, z) = J(x) R J(z)^T.
 
-        A module whose trained parameters are those of linear layers, each called once on vectors, takes one backward
+        A module that uses its trained parameters in linear layers only, each called once on vectors, takes one backward
         pass per output: Θ = Σ_l (δ_l(x)·δ_l(z)) (a_l(x)·a_l(z) + 1) with inputs a_l and backpropagated signals δ_l of
         layer l (and the 1 for a bias). All others take Jacobians by ``torch.func``, in blocks of samples.
         """
@@ -197,12 +189,13 @@ class TorchNetwork(Network):
         if self._dense() or not isinstance(start, TorchNetwork):
             return super().movement(start)
         return {
-            name: jnp.asarray(np.linalg.norm(self.values[name] - start.values[name]))
-            for name, factor in self.rate_factors
-            if factor
+            name: jnp.asarray(np.linalg.norm(self.values[name] - start.values[name])) for name in self._trained_rates()
         }
 
     # ------------------------------------------------------------ evaluation by PyTorch
+
+    def _trained_rates(self) -> dict[str, float]:
+        return {name: factor for name, factor in self.rate_factors if factor}
 
     def _refuse(self, why: str) -> NoReturn:
         raise UserError(
@@ -252,8 +245,7 @@ class TorchNetwork(Network):
     # ------------------------------------------------------------ tangent kernels
 
     def _by_jacobians(self, points: Any, others: Any) -> Any:
-        torch, tensors = sys.modules["torch"], self._tensors()
-        rates = {name: factor for name, factor in self.rate_factors if factor}
+        torch, tensors, rates = sys.modules["torch"], self._tensors(), self._trained_rates()
         trained = {name: tensors.pop(name) for name in rates}
 
         def one(values: dict[str, Any], sample: Any) -> Any:
@@ -279,41 +271,40 @@ class TorchNetwork(Network):
     def _signals(self, points: Any) -> list[tuple[Any, Any, float, float]] | None:
         """Return inputs (n, d), signals (n, k, m) and the rates of weight and bias of each trained layer.
 
-        None if trained parameters belong to anything but linear layers that are called once, on vectors.
+        None if trained parameters enter in any other way than by linear layers that are called once, on vectors.
         """
-        torch, tensors = sys.modules["torch"], self._tensors()
-        rates = {name: factor for name, factor in self.rate_factors if factor}
+        torch, tensors, rates = sys.modules["torch"], self._tensors(), self._trained_rates()
         linear = {name: one for name, one in self._dense().items() if type(one) is torch.nn.Linear}
-        owned = [self._place(name, part) for name in linear for part in ("weight", "bias")]
+        places = {name: [self._place(name, part) for part in ("weight", "bias")] for name in linear}
         every = [name for name, _ in self.module.named_parameters(remove_duplicate=False)]
-        if not set(rates) <= set(owned) or len(every) != len(self.rate_factors):
+        if not set(rates) <= {one for both in places.values() for one in both} or len(every) != len(self.rate_factors):
             return None
         for name in rates:
             tensors[name].requires_grad_(True)
-        used = {
-            name: one
-            for name, one in linear.items()
-            if {self._place(name, "weight"), self._place(name, "bias")} & set(rates)
-        }
+        used = {name: one for name, one in linear.items() if set(places[name]) & set(rates)}
         calls: dict[str, list[tuple[Any, Any]]] = {name: [] for name in used}
         with self._watched(used, lambda name, given, made: calls[name].append((given, made))):
             f = self._outputs(tensors, points).reshape(len(points), -1)
         if any(len(each) != 1 or each[0][0].ndim != 2 for each in calls.values()):
             return None
-        made = [each[0][1] for each in calls.values()]
+        inputs, made = [each[0][0].detach() for each in calls.values()], [each[0][1] for each in calls.values()]
         slopes = [
             torch.autograd.grad(f[:, k].sum(), made, retain_graph=True, materialize_grads=True)
             for k in range(f.shape[1])
         ]
-        return [
-            (
-                each[0][0].detach(),
-                torch.stack([slope[index] for slope in slopes], dim=1),
-                rates.get(self._place(name, "weight"), 0.0),
-                rates.get(self._place(name, "bias"), 0.0),
-            )
-            for index, (name, each) in enumerate(calls.items())
-        ]
+        signals = [torch.stack(each, dim=1) for each in zip(*slopes, strict=True)]
+        # A parameter may also be used outside of its layer: its gradient then differs from that of the layer.
+        mix = torch.randn(f.shape, generator=torch.Generator().manual_seed(0)).to(f)
+        whole = torch.autograd.grad((mix * f).sum(), [tensors[name] for name in rates], materialize_grads=True)
+        of_layers = {}
+        for name, a, signal in zip(calls, inputs, signals, strict=True):
+            mixed = torch.einsum("nk,nkm->nm", mix, signal)
+            of_layers |= dict(zip(places[name], (mixed.T @ a, mixed.sum(0)), strict=True))
+        for name, gradient in zip(rates, whole, strict=True):
+            if (gradient - of_layers[name]).norm() > _ROUNDING * max(gradient.norm(), of_layers[name].norm()):
+                return None
+        pairs = [[rates.get(one, 0.0) for one in places[name]] for name in calls]
+        return [(a, signal, *both) for a, signal, both in zip(inputs, signals, pairs, strict=True)]
 
     def _by_layers(self, here: Any, there: Any) -> Any:
         torch = sys.modules["torch"]
