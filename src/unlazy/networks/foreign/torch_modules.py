@@ -24,6 +24,7 @@ from unlazy._types import Outputs
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, with_fields
 from unlazy.networks.foreign.rates import Rates, factors
+from unlazy.networks.foreign.torch_layers import TorchLayer, as_jax, as_numpy
 from unlazy.networks.layers import Layer
 from unlazy.networks.prepared import Batch, OtherBatch, Prepared, raw_inputs
 
@@ -132,7 +133,7 @@ class TorchNetwork(Network):
             raise UserError(f"This is not the PyTorch module that was wrapped; they differ in: {', '.join(odd[:3])}.")
         names = sorted(name for name, _ in self.module.named_parameters())
         buffers = [name for name, _ in self.module.named_buffers() if name in state]
-        values, others = ({name: _numpy(state[name]) for name in some} for some in (names, buffers))
+        values, others = ({name: as_numpy(state[name]) for name in some} for some in (names, buffers))
         return with_fields(self, values=values, buffers=others)
 
     @property
@@ -149,7 +150,7 @@ class TorchNetwork(Network):
 
     def __call__(self, x: Batch) -> Outputs:
         with sys.modules["torch"].no_grad():
-            return _jax(self._outputs(self._tensors(), self._inputs(x)))
+            return as_jax(self._outputs(self._tensors(), self._inputs(x)))
 
     def prepare(self, data: Dataset) -> Prepared:
         """Refuse: flows of JAX cannot differentiate PyTorch."""
@@ -170,7 +171,7 @@ class TorchNetwork(Network):
         else:
             kernel = self._by_jacobians(points, others)
         one_output = self._shape(points) == 1
-        return _jax(kernel[:, 0, :, 0] if one_output else kernel)
+        return as_jax(kernel[:, 0, :, 0] if one_output else kernel)
 
     def push(self, x: Batch, change: Any) -> Outputs:
         torch, points, tensors, moved = sys.modules["torch"], self._inputs(x), self._tensors(), change.values
@@ -178,7 +179,7 @@ class TorchNetwork(Network):
         run = lambda values: self._outputs({**tensors, **values}, points)  # noqa: E731
         back = lambda signal: torch.func.vjp(run, here)[1](signal)[0]  # noqa: E731
         forward = torch.func.vjp(back, torch.zeros_like(run(here)))[1]  # back is linear, and forward its transpose
-        return _jax(forward({name: torch.from_numpy(np.array(moved[name])).to(one) for name, one in here.items()})[0])
+        return as_jax(forward({name: torch.from_numpy(np.array(moved[name])).to(one) for name, one in here.items()})[0])
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the linear and convolutional layers by their names in PyTorch."""
@@ -218,7 +219,15 @@ class TorchNetwork(Network):
         return {name: torch.from_numpy(np.array(one)).to(device) for name, one in arrays.items()}
 
     def _run(self, tensors: dict[str, Any], points: Any) -> Any:
-        return sys.modules["torch"].func.functional_call(self.module, tensors, (points,), dict(self.options))
+        torch = sys.modules["torch"]
+        # Fused attention has no second derivatives and is not mapped over samples, and fused layers call no parts.
+        attention, fused = torch.nn.attention, torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with attention.sdpa_kernel(attention.SDPBackend.MATH):
+                return torch.func.functional_call(self.module, tensors, (points,), dict(self.options))
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
 
     def _outputs(self, tensors: dict[str, Any], points: Any) -> Any:
         try:
@@ -251,7 +260,15 @@ class TorchNetwork(Network):
         def one(values: dict[str, Any], sample: Any) -> Any:
             return self._outputs({**tensors, **values}, sample[None]).reshape(-1)
 
+        def by_sample(values: dict[str, Any], samples: Any) -> dict[str, Any]:
+            made = [_gradients(one, values, sample) for sample in samples]
+            return {name: torch.stack([each[name] for each in made]) for name in values}
+
         jacobian = torch.func.vmap(torch.func.jacrev(one), (None, 0))
+        try:
+            jacobian(trained, points[:1])
+        except (RuntimeError, UserError):  # recurrent layers, for one, cannot be mapped over samples
+            jacobian = by_sample
 
         def rows(samples: Any) -> Any:  # (b, k, p), scaled by the square roots of the rates
             made = jacobian(trained, samples)
@@ -316,8 +333,14 @@ class TorchNetwork(Network):
     # ------------------------------------------------------------ layers
 
     def _dense(self) -> dict[str, Any]:
-        kinds = tuple(getattr(sys.modules["torch"].nn, kind) for kind in _DENSE)
-        return {name or "module": one for name, one in self.module.named_modules() if isinstance(one, kinds)}
+        nn = sys.modules["torch"].nn
+        kinds = tuple(getattr(nn, kind) for kind in _DENSE)
+        uncalled = nn.modules.linear.NonDynamicallyQuantizableLinear  # attention multiplies by its weight itself
+        return {
+            name or "module": one
+            for name, one in self.module.named_modules()
+            if isinstance(one, kinds) and not isinstance(one, uncalled)
+        }
 
     def _place(self, layer: str, part: str) -> str:
         """Return PyTorch's name of a parameter of a layer, which may be the whole module."""
@@ -342,50 +365,13 @@ class TorchNetwork(Network):
                 handle.remove()
 
 
-class TorchLayer(Layer):
-    """A linear or convolutional layer of a PyTorch module."""
-
-    network: TorchNetwork
-    name: str = eqx.field(static=True)
-
-    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
-        """Return the outputs of the layer, one row per sample and place."""
-        torch, seen, layer = sys.modules["torch"], [], self._module()
-        with self.network._watched({self.name: layer}, lambda _, __, made: seen.append(made)), torch.no_grad():
-            self.network._outputs(self.network._tensors(), self.network._inputs(x))
-        if not seen:
-            raise UserError(f"{self._label()} is not called: remove this probe, or the layer.")
-        channels_first = not isinstance(layer, torch.nn.Linear)
-        rows = [
-            (made.movedim(1, -1) if channels_first else made).reshape(-1, self._values("weight").shape[0])
-            for made in seen
-        ]
-        return _jax(torch.cat(rows))
-
-    def is_readout(self, x: Batch) -> bool:
-        some = raw_inputs(x)[:2]
-        return np.array_equal(np.ravel(self.preactivations(some)), np.ravel(self.network(some)))
-
-    def weights(self) -> Float[Array, "m d"]:
-        weight = self._values("weight")
-        rows, bias = weight.reshape(weight.shape[0], -1), self._values("bias")
-        return jnp.asarray(rows if bias is None else np.concatenate([rows, bias[:, None]], axis=1))
-
-    def kernels(self) -> Float[Array, "k d"] | None:
-        weight = self._values("weight")
-        return jnp.asarray(weight.reshape(-1, int(np.prod(weight.shape[2:])))) if weight.ndim > 2 else None
-
-    def _module(self) -> Any:
-        return self.network._dense()[self.name]
-
-    def _values(self, part: str) -> Any:
-        return self.network.values.get(self.network._place(self.name, part))
-
-
-def _numpy(tensor: Any) -> np.ndarray:
-    torch, tensor = sys.modules["torch"], tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy().copy()
-
-
-def _jax(tensor: Any) -> Array:
-    return jnp.asarray(_numpy(tensor))
+def _gradients(function: Callable[..., Any], values: dict[str, Any], sample: Any) -> dict[str, Any]:
+    """Return the derivatives of all outputs on one sample, by one backward pass for each."""
+    torch = sys.modules["torch"]
+    leaves = {name: one.detach().requires_grad_(True) for name, one in values.items()}
+    outputs = function(leaves, sample)
+    made = [
+        torch.autograd.grad(one, list(leaves.values()), retain_graph=True, materialize_grads=True, allow_unused=True)
+        for one in outputs
+    ]
+    return dict(zip(leaves, (torch.stack(each) for each in zip(*made, strict=True)), strict=True))
