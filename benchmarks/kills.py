@@ -68,7 +68,7 @@ def _children(process: psutil.Popen) -> list[psutil.Process]:
 
 
 def _busy(out: Path) -> bool:
-    return any((out / "trajectories").glob("*.claim")) if out.exists() else False
+    return any("present" not in path.name for path in out.glob("trajectories/*.claim"))
 
 
 def differences(one: Path, other: Path) -> list[str]:

@@ -311,7 +311,7 @@ def test_workers_are_passed_on(call, made_up, monkeypatch):
     assert asked == [1, 3]
     status, _, err = call("reproduce", "chen2022/fig1", "--workers", "0")
     assert status == 2
-    assert "a whole number of at least 1 was wanted, not 0" in err
+    assert "expected a whole number of at least 1, not 0" in err
 
 
 def test_text_of_claims_is_not_markup(call, made_up, monkeypatch):
@@ -557,9 +557,9 @@ WRONG = {
     "reproduce at an unknown scale": (["reproduce", "chen2022/fig1", "--scale", "huge"], "huge"),
     "reproduce with no seeds": (
         ["reproduce", "chen2022/fig1", "--seeds", "0"],
-        "a whole number of at least 1 was wanted, not 0",
+        "expected a whole number of at least 1, not 0",
     ),
-    "reproduce with half a seed": (["reproduce", "chen2022/fig1", "--seeds", "1.5"], "at least 1 was wanted, not 1.5"),
+    "reproduce with half a seed": (["reproduce", "chen2022/fig1", "--seeds", "1.5"], "of at least 1, not 1.5"),
     "reproduce to a folder that cannot be": (["reproduce", "chen2022/fig1", "-o", "file/x"], "cannot be written"),
     "panels with an argument": (["panels", "chen2022"], "chen2022"),
     "panels with an unknown option": (["panels", "--jsno"], "--jsno"),
@@ -668,7 +668,7 @@ def test_ctrl_c_in_a_run_says_how_to_go_on(call, recipe, monkeypatch, tmp_path):
     monkeypatch.setattr(Driver, "_record", stop)
     status, out, err = call("run", recipe)
     assert (status, out) == (130, "")
-    assert err == "'tiny' was interrupted at 0%; the same command goes on from there.\n"
+    assert err == "'tiny' was interrupted at 0%; the same command continues from there.\n"
     store = Lab(tmp_path / "runs").store
     assert [path.name for path in store.folder.iterdir() if path.is_file()] == [
         store.checkpoint(parse_file(recipe)).name

@@ -186,7 +186,7 @@ WRONG = [
     (check_activation, Custom(jnp.abs), "not"),
     (check_loss, Shared(), "depends on the order|slope 0"),
     (check_law, Biased(), "away from column_means"),
-    (check_scaling, Vanishing(node=-1.0), "At width 1024 no neuron counts"),
+    (check_scaling, Vanishing(node=-1.0), "At width 1024 all node scales are 0"),
     (check_embedding, Other(), "kernel is not that of the features"),
     (check_optimiser, Uphill(), "is the sign right"),
     (check_schedule, Negative(), "finite and >= 0"),

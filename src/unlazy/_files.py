@@ -185,7 +185,7 @@ def checksum(run: xr.Dataset) -> str:
 
     total = hashlib.sha256()
     for name in sorted(map(str, run.variables)):
-        variable = run[name].variable
+        variable = run.variables[name]
         values = np.ascontiguousarray(variable.values)
         values = values.astype(values.dtype.newbyteorder("<"))
         total.update(f"{name} {variable.dims} {values.dtype.str} {values.shape}".encode())

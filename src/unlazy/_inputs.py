@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from unlazy._errors import UserError, article, short
-from unlazy._types import PRNGKey
+from unlazy._types import Number, PRNGKey
 
 
 def as_key(key: Any) -> PRNGKey:
@@ -67,6 +67,19 @@ def as_floats(what: str, value: Any) -> Array:
     if kind in "iub":
         return jnp.asarray(value, jnp.result_type(float))
     raise UserError(f"{what} holds {_described(value)}, where numbers were wanted: encode them as real numbers first.")
+
+
+def like(number: Number, array: Array) -> Number:
+    """Return a number in the precision of an array that it is combined with; Python's numbers adapt by themselves.
+
+    Parameters
+    ----------
+    number
+        A Python number, or an array without axes.
+    array
+        The array.
+    """
+    return number if type(number) in (float, int) else jnp.asarray(number, array.dtype)
 
 
 def _as_numpy(what: str, value: Any) -> np.ndarray:

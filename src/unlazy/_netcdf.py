@@ -6,6 +6,7 @@ https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes that are no contents
+_UNREAD = {b"REFERENCE_LIST", b"_Netcdf4Dimid", b"_Netcdf4Coordinates", b"_NCProperties"}
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable. {:>10}"
 
 
@@ -54,45 +56,75 @@ def to_bytes(run: xr.Dataset) -> bytes:
         return file.id.get_file_image()
 
 
-def read(path: Path) -> xr.Dataset:
+def read(path: Path, inspect: Callable[[str, Any], None] = lambda name, stored: None) -> xr.Dataset:
     """Read a netCDF-4 file of arrays of numbers in one group, as xarray reads it.
 
     Parameters
     ----------
     path
         The file.
+    inspect
+        Called with the name and the identifier of each array and attribute, before anything of it is read. Instead of a
+        link it is given None.
     """
     import xarray as xr
 
+    # By HDF5's own functions: those of h5py take four times as long, which matters for a thousand files.
     with h5py.File(path, "r") as file:
+        group, arrays = file.id, {}
+        for name in map(str, file):
+            link = group.links.get_info(name.encode()).type
+            arrays[name] = h5py.h5o.open(group, name.encode()) if link == h5py.h5l.TYPE_HARD else None
+            inspect(name, arrays[name])
         variables, coordinates = {}, {}
-        for name, stored in file.items():
-            attributes = _attributes(stored)
-            # By attributes: HDF5's own functions for dimension scales abort the process on some damaged files.
-            scale = np.bytes_(stored.attrs.get("CLASS", b"")) == b"DIMENSION_SCALE"
-            if scale and np.bytes_(stored.attrs.get("NAME", b"")).startswith(_NO_VARIABLE.partition("{")[0].encode()):
+        for name, stored in arrays.items():
+            known = _entries(stored, inspect)
+            # By attributes: HDF5's functions for dimension scales abort the process on some damaged files.
+            scale = _word(known.get("CLASS")) == b"DIMENSION_SCALE"
+            if scale and _word(known.get("NAME")).startswith(_NO_VARIABLE.partition("{")[0].encode()):
                 continue
-            scales = [] if scale else stored.attrs.get("DIMENSION_LIST", [])
-            dimensions = [name] if scale else [str(file[one[0]].name).rpartition("/")[2] for one in scales]
+            scales = [] if scale else known.get("DIMENSION_LIST", [])
+            dimensions = [name] if scale else [_name(h5py.h5r.dereference(one[0], group)) for one in scales]
+            attributes = _attributes(known)
             truth = attributes.pop("dtype", None) == "bool"
-            values = np.asarray(stored[()]).astype(stored.dtype.newbyteorder("="))
+            values = np.empty(stored.shape, stored.dtype)
+            stored.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
+            values = values.astype(stored.dtype.newbyteorder("="))
             found = (dimensions, values.astype(bool) if truth else values, attributes)
             (coordinates if scale else variables)[name] = found
-        return xr.Dataset(variables, coordinates, _attributes(file))
+        return xr.Dataset(variables, coordinates, _attributes(_entries(group, inspect)))
 
 
-def _attributes(stored: Any) -> dict[str, Any]:
-    """Return attributes as xarray does: a single entry as itself, several strings as a list."""
+def _word(value: Any) -> bytes:
+    return b"" if value is None else bytes(np.ravel(value)[0])
+
+
+def _name(stored: Any) -> str:
+    return h5py.h5i.get_name(stored).decode().rpartition("/")[2]
+
+
+def _entries(stored: Any, inspect: Callable[[str, Any], None]) -> dict[str, np.ndarray]:
+    """Return all attributes that matter as arrays; texts are bytes."""
+    names: list[bytes] = []
+    h5py.h5a.iterate(stored, lambda name, *_: names.append(name), index_type=h5py.h5.INDEX_CRT_ORDER)
     found = {}
-    for name in stored.attrs:
-        if name not in _CONVENTIONS and not name.startswith(("_Netcdf4", "_NC")):
-            value = stored.attrs[name]
-            if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-                value = list(value)
-            single = np.size(value) == 1 and not isinstance(value, str | bytes)
-            value = np.ravel(value)[0] if single else value
-            value = value.decode() if isinstance(value, bytes) else value
-            found[name] = str(value) if isinstance(value, str) else value
+    for name in names:
+        attribute = h5py.h5a.open(stored, name)
+        inspect(name.decode(), attribute)
+        if name not in _UNREAD:
+            found[name.decode()] = values = np.empty(attribute.shape, attribute.dtype)
+            attribute.read(values)
+    return found
+
+
+def _attributes(entries: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return attributes as xarray does: a single entry as itself, several strings as a list."""
+    found: dict[str, Any] = {}
+    for name, values in entries.items():
+        if name not in _CONVENTIONS:
+            plain = [one.decode() if isinstance(one, bytes) else one for one in np.ravel(values)]
+            several = plain if values.dtype.kind in "OS" else values
+            found[name] = plain[0] if len(plain) == 1 else several
     return found
 
 

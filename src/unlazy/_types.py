@@ -13,7 +13,8 @@ Inputs: TypeAlias = Float[Array, "n ..."]
 OtherInputs: TypeAlias = Float[Array, "p ..."]
 Outputs: TypeAlias = Float[Array, "n *k"]
 Scalar: TypeAlias = Float[Array, ""]
+Number: TypeAlias = float | Scalar | np.ndarray  # in compiled code an array, so that another is not compiled again
 PRNGKey: TypeAlias = Key[Array, ""]
 KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as_key` understands
 
-__all__ = ["Array", "Float", "Inputs", "KeyLike", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
+__all__ = ["Array", "Float", "Inputs", "KeyLike", "Number", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]

@@ -136,7 +136,7 @@ def test_observations_that_are_not_finite_are_marked(tmp_path, capsys):
     from unlazy.report.terminal import print_runs
 
     print_runs([(stored, "zeros", tmp_path / "zeros.nc")], as_json=False)
-    assert "NaN or infinite values were observed of kernel.alignment" in capsys.readouterr().out
+    assert "kernel.alignment had NaN or infinite values" in capsys.readouterr().out
     detail = _detail(tmp_path / "zeros.nc", stored, type("None_", (), {"findings": {}})())
     assert detail["status"] == "finished; not finite: kernel.alignment"
 

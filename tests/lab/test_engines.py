@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import shlex
 import socket
 import sys
@@ -19,11 +20,13 @@ from unlazy.lab import (
     Engine,
     Lab,
     Lost,
+    claims,
     clusters,
     decode,
     parse,
     part_of,
     perform,
+    together,
 )
 from unlazy.lab.tasks import perform_anywhere, plan_tasks
 
@@ -81,6 +84,92 @@ def test_a_shared_call_is_compiled_once(tmp_path, compilations):
     assert compilations.count == 0
 
 
+def _two_layer(**options):
+    return {"network": {"kind": "two-layer", "width": 8, **options}}
+
+
+def _descent(optimiser, **numbers):
+    return {"flow": {"kind": "descent", "rate": 0.1, "optimiser": {"kind": optimiser, **numbers}}}
+
+
+def _conv(**options):
+    data = {"kind": "digits", "n": 6, "n_test": 0, "flat": False, "targets": "number"}
+    return {"network": {"kind": "conv-net", "channels": [3], "kernel": 3, **options}, "data": data}
+
+
+NUMBERS = {
+    "exponents": [
+        _two_layer(scaling={"kind": "scaling", "node": -1.0, "rate": 1.0}, train_readout=True, bias=True),
+        _two_layer(
+            scaling={"kind": "scaling", "node": -0.7, "feature": -0.4, "rate": 0.3, "feature_rate": 0.1},
+            train_readout=True,
+            bias=True,
+        ),
+    ],
+    "gamma and Zipf": [
+        _two_layer(scaling={"kind": "asymmetrical", "gamma": gamma, "weights": {"kind": "zipf", "alpha": alpha}})
+        for gamma, alpha in ((0.2, 0.5), (0.6, 0.8))
+    ],
+    "infinite embedding": [_two_layer(embedding={"kind": "infinite"}, scale=scale) for scale in (1.0, 0.5)],
+    "ConvNet": [_conv(gamma=gamma, rescaled=True) for gamma in (0.5, 0.6)],
+    "momentum": [_descent("momentum", decay=decay) for decay in (0.9, 0.5)],
+    "Adam": [_descent("adam", b1=b1, b2=b2, eps=eps) for b1, b2, eps in ((0.9, 0.999, 1e-8), (0.5, 0.9, 1e-3))],
+    "float32": [
+        _two_layer(scaling={"kind": "scaling", "node": node, "rate": -node}) | {"dtype": "float32"}
+        for node in (-1.0, -0.6)
+    ],
+    "float32 Adam": [_descent("adam", b2=b2) | {"dtype": "float32"} for b2 in (0.999, 0.9)],
+}
+
+
+@pytest.mark.parametrize("flow", ["gradient-flow", "weights"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_runs_that_differ_in_numbers_share_one_compiled_call(tmp_path, name, flow, compilations):
+    flows = {"gradient-flow": "gradient-flow", "weights": {"kind": "descent", "rate": 0.1, "coordinates": "weights"}}
+    if name in ("momentum", "Adam", "float32 Adam") and flow == "weights":
+        pytest.skip("these are options of descent itself")
+    one, other = ({"flow": flows[flow]} | changes for changes in NUMBERS[name])
+    first = Lab(tmp_path / "runs").run(recipe(0, **one))
+    compilations.count = 0
+    second = Lab(tmp_path / "runs").run(recipe(0, **other))
+    assert compilations.count == 0
+    assert not np.array_equal(first["train-loss"], second["train-loss"])
+    # In one call as well, in which each keeps its own numbers.
+    found = Lab(tmp_path / "together").run_all({"one": recipe(0, **one), "other": recipe(0, **other, name="other")})
+    small = "dtype" in one
+    for label, run in (("one", first), ("other", second)):
+        np.testing.assert_allclose(found[label]["train-loss"], run["train-loss"], rtol=2e-5 if small else 1e-10)
+
+
+def test_numbers_of_a_trained_network_are_plain_again(tmp_path):
+    asked = {"kind": "scaling", "node": -0.7, "feature": -0.4, "rate": 0.3, "feature_rate": 0.1}
+    changes = _two_layer(scaling=asked)
+    (one,) = Lab(tmp_path).trajectories(recipe(0, **changes))
+    for network in (one.start, one.final):
+        numbers = [getattr(network.scaling, name) for name in ("node", "feature", "rate", "feature_rate")]
+        assert [type(number) for number in numbers] == [float] * 4
+        assert numbers == [-0.7, -0.4, 0.3, 0.1]
+
+
+STACK = {"kind": "mean-field-stack", "widths": [6, 5], "ranks": 2, "activation": "tanh"}
+OTHER_NETWORKS = {
+    "stack": {"network": STACK},
+    "stack, first layer frozen": {"network": STACK | {"train": "c"}},
+    "ConvNet": _conv(gamma=0.5),
+    "rescaled ConvNet": _conv(gamma=0.6, rescaled=True),
+}
+
+
+@pytest.mark.parametrize("flow", ["descent", "gradient-flow"])
+@pytest.mark.parametrize("name", OTHER_NETWORKS)
+def test_stacks_and_convolutions_give_the_same_together_as_alone(tmp_path, name, flow):
+    changes = OTHER_NETWORKS[name] | ({"flow": flow} if flow == "gradient-flow" else {})
+    wanted = several(3, **changes)
+    found = Lab(tmp_path / "together").run_all(wanted)
+    for label, one in wanted.items():
+        same(found[label], Lab(tmp_path / "alone").run(one), rtol=1e-9)
+
+
 def test_each_recipe_keeps_its_own_status(tmp_path):
     linear = {"kind": "two-layer", "width": 8, "activation": "linear"}
     wanted = several(2, network=linear)
@@ -99,7 +188,7 @@ def test_an_interrupted_group_goes_on_together_or_alone_with_the_same_bits(tmp_p
         if share > 0.3:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="0 of 4 runs are stored, and the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match="0 of 4 runs are stored, and the same command continues"):
         Lab(tmp_path / "runs", stop).run_all(wanted)
     lab = Lab(tmp_path / "runs")
     assert all(lab.store.checkpoint(one).exists() for one in wanted.values())
@@ -122,13 +211,41 @@ def test_a_full_disk_stops_with_a_sentence_and_goes_on_later(tmp_path, monkeypat
         return real(path)
 
     monkeypatch.setattr("unlazy.lab.tracks.atomic_write", full)
-    with pytest.raises(UserError, match=r"3 of 3 runs failed.*No space left on device.*the same command goes on"):
+    with pytest.raises(UserError, match=r"3 of 3 runs failed.*No space left on device.*the same command continues"):
         lab.run_all(wanted)
     assert len(list(tmp_path.glob("*.checkpoint"))) == 3
     monkeypatch.undo()
     found = lab.run_all(wanted)
     for name, whole in Lab(tmp_path / "whole").run_all(wanted).items():
         same(found[name], whole)
+
+
+def test_two_processes_on_one_folder_leave_each_other_some_of_a_shape(tmp_path, monkeypatch):
+    wanted, lab = list(several(12).values()), Lab(tmp_path)
+    lab.store.prepare()
+    sizes, real = [], together._claimed
+
+    def noting(lab, some, *rest):
+        sizes.append(len(some))
+        return real(lab, some, *rest)
+
+    monkeypatch.setattr(together, "_claimed", noting)
+    with claims.present(lab.store.claims), claims.present(lab.store.claims):
+        assert len(claims.sharers(lab.store.claims)) == 2
+        together.attempt_all(lab, wanted[:8])
+        # The lists of tasks are the same, and begin at different places.
+        tasks = plan_tasks(lab, {one.digest: one for one in wanted}, {one.digest: True for one in wanted}, 3)
+        monkeypatch.setattr(claims, "sharers", lambda folder: [("other", False), ("this", True)])
+        turned = plan_tasks(lab, {one.digest: one for one in wanted}, {one.digest: True for one in wanted}, 3)
+    assert sizes == [4, 4]
+    half = len(tasks) // 2
+    assert [list(one.recipes) for one in turned] == [list(one.recipes) for one in tasks[half:] + tasks[:half]]
+    monkeypatch.undo()
+    assert claims.sharers(lab.store.claims) == []
+    dead = lab.store.claims / f"0{claims._PRESENT}"
+    dead.write_text(json.dumps({"pid": 1, "host": socket.gethostname(), "started": 0.0}))
+    assert claims.sharers(lab.store.claims) == []
+    assert not dead.exists()
 
 
 # ---------------------------------------------------------------- engines
@@ -305,3 +422,20 @@ def test_the_cache_can_be_moved_turned_off_and_fail(tmp_path, monkeypatch):
         assert _compilation.use_cache().parent == tmp_path / "kept"
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_compiled_code_that_was_not_used_for_long_is_deleted(tmp_path, monkeypatch):
+    for age in range(10):
+        path = tmp_path / "cpu" / f"{age}-cache"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(1000))
+        os.utime(path, (1e9 - age, 1e9 - age))
+    _compilation.shrink(tmp_path, 10_000)
+    assert len(list(tmp_path.glob("*/*"))) == 10
+    _compilation.shrink(tmp_path, 5_000)
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["0-cache", "1-cache", "2-cache", "3-cache"]
+    monkeypatch.setenv(_compilation.SIZE, "2.5")
+    assert _compilation._limit() == 2.5 * 2**20
+    monkeypatch.setenv(_compilation.SIZE, "much")
+    with pytest.warns(Notice, match="'much' is not a number of MiB: 1024 is used"):
+        assert _compilation._limit() == 2**30

@@ -430,7 +430,7 @@ def test_a_trajectory_from_python_is_kept_like_any_other(lab):
     assert "TwoLayer trained by Descent on 'random labels' (6 samples)" in kept.attrs["description"]
     assert lab.keep("by hand", runs) == path
     assert lab.keep("by hand", runs[0]) != path
-    with pytest.raises(UserError, match="There is no trajectory to keep as 'nothing'"):
+    with pytest.raises(UserError, match="There is no trajectory to store as 'nothing'"):
         lab.keep("nothing", [])
 
 

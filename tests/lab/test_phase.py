@@ -182,7 +182,7 @@ def test_time_as_an_axis_takes_one_run_for_each_value_of_the_other(own):
     ("phase", "sentence"),
     [
         ({"mesure": "x"}, "there is no field 'mesure'. Did you mean 'measure'"),
-        ({"measure": 3}, "phase.measure: a text is wanted"),
+        ({"measure": 3}, "phase.measure: expected a text"),
         ({"measure": "train-los"}, "no probe of the recipe is called 'train-los'. Did you mean 'train-loss'"),
         ({"measure": "my_phase_net:Nothing"}, "There is no 'Nothing' in 'my_phase_net'"),
         ({"value": "first"}, "phase.value: there is no 'first'"),
@@ -193,7 +193,7 @@ def test_time_as_an_axis_takes_one_run_for_each_value_of_the_other(own):
         ({"x": "time"}, "the sweep also has the field 'network.size'"),
         ({"theory": "rate"}, "write an equation"),
         ({"theory": "raet = 1"}, "'raet' is not an axis of the map. Did you mean 'rate'"),
-        ({"coarse": 1}, "phase.coarse: a whole number of at least 2"),
+        ({"coarse": 1}, "phase.coarse: expected a whole number of at least 2"),
     ],
 )
 def test_a_wrong_question_is_one_sentence(own, phase, sentence):

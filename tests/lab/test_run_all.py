@@ -92,15 +92,15 @@ def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monk
     # It observes the same trajectories as r0: one of the workers waits for the other, then continues.
     wanted["longer"] = parse(table | {"name": "longer", "times": [0.0, 0.5, 1.0, 2.0, 3.0], "probes": ["kernel"]})
     wanted["deadly"] = parse(table | {"name": "deadly", "network": {"kind": "two-layer", "width": 9}})
-    told, pids, receive = set(), Counter(), engines.Member.receive
+    told, killed, receive = set(), [], engines.Member.receive
     lab = Lab(tmp_path / "runs", lambda recipe, share, note: told.add((recipe.name, note)))
     older = lab.run(wanted["rate 0.0625"])
     lab.store.save(wanted["rate 0.0625"], older.assign_attrs(versions="unlazy 0.0.1"))  # as another version would
 
     def killing(self):
-        pids.update([self.process.pid])
         message = receive(self)
         if message == ("begun",) and wanted["deadly"].digest in self.task.recipes:
+            killed.append((self.process.pid, len(self.task.recipes)))
             self.process.send_signal(signal.SIGKILL)
         return message
 
@@ -112,7 +112,8 @@ def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monk
         lab.run_all(wanted, workers=2)
     assert "deadly: 'deadly' ended its worker 3 times (at last by signal SIGKILL) and is given up" in str(error.value)
     assert "bad: 'failing' failed before its first observation" in str(error.value)
-    assert len(pids) >= 3, "each worker that was killed was another one"
+    assert len({pid for pid, _ in killed}) == len(killed), "each worker that was killed was another one"
+    assert [size for _, size in killed].count(1) == 3, "it was given up after three times alone"
     assert {name for name, note in told if note.startswith("t = ")} >= {"r0", "r2", "longer"}
     stored = {name for name, one in wanted.items() if lab.store.path(one).exists()}
     assert stored == wanted.keys() - {"bad", "deadly"}
@@ -130,7 +131,7 @@ def test_ctrl_c_stops_all_workers_and_loses_nothing(tmp_path, table):
         if 0.1 < share < 1:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="0 of 2 runs are stored, and the same command goes on from there"):
+    with pytest.raises(KeyboardInterrupt, match="0 of 2 runs are stored, and the same command continues from there"):
         Lab(tmp_path / "runs", stop).run_all(wanted, workers=2)
     store = Lab(tmp_path / "runs").store
     assert any(store.checkpoint(one).exists() for one in wanted.values())
@@ -224,7 +225,17 @@ def test_four_processes_on_one_folder_compute_each_recipe_once(four_processes, n
     assert len(saved) == 20
     assert set(saved.values()) == {1}, "each was stored once"
     begun = Counter(int(pid) for what, pid in lines if what == "begin")
-    assert sum(begun.values()) <= 20 + len(killed), "only what was killed was begun in vain"  # shapes may be divided
+    # Between two calls of a process it has stored what it computed: nothing but what was killed is begun in vain.
+    pending = set()
+    for what, pid in lines:
+        if what == "begin":
+            assert pid not in pending, "it began again without having stored anything"
+            pending.add(pid)
+        else:
+            pending.discard(pid)
+    assert pending == {str(pid) for pid in killed}
+    # Five shapes of four recipes: a call has all four of a shape, or those that are left if another process has some.
+    assert 5 + len(killed) <= sum(begun.values()) <= 10 + len(killed)
     assert len(begun) > 1, "several took part"
     assert len(list((folder / "runs").glob("*.nc"))) == 20
     assert not list((folder / "runs" / "trajectories").glob("*.claim*"))

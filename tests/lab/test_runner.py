@@ -152,7 +152,7 @@ KINDS = {
 def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, table, flow):
     recipe = parse(table | {"flow": flow})
     whole = Lab(tmp_path / "whole").run(recipe)
-    with pytest.raises(Interrupted, match=r"'tiny' was interrupted at \d+%; the same command goes on from there."):
+    with pytest.raises(Interrupted, match=r"'tiny' was interrupted at \d+%; the same command continues from there."):
         stopping(tmp_path / "part", 0.5).run(recipe)
     lab = Lab(tmp_path / "part")
     assert files(lab.store.folder) == [lab.store.checkpoint(recipe).name]
@@ -213,7 +213,7 @@ def test_a_full_disk_at_the_end_loses_nothing(tmp_path, recipe, monkeypatch):
     monkeypatch.setattr("os.replace", refuse_results)
     lab = Lab(tmp_path / "full")
     with pytest.raises(
-        UserError, match=r"No space left on device.*What was computed is kept: the same command goes on"
+        UserError, match=r"No space left on device.*What was computed is stored: the same command continues"
     ):
         lab.run(recipe)
     assert refused

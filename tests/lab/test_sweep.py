@@ -189,7 +189,7 @@ def test_explicit_points_derived_fields_and_variables(table):
         ({"points": [{"seed": 3}, {"seeds": 4}]}, r"points\[1\] does not give 'seed'"),
         ({"points": []}, "a list of tables"),
         ({"zip": {"seed": [0, 1], "flow.rate": [0.1]}}, "seed has 2, flow.rate has 1"),
-        ({"random": {"seed": 0, "flow.rate": {"uniform": [0.0, 1.0]}}}, r"random\.count: a whole number"),
+        ({"random": {"seed": 0, "flow.rate": {"uniform": [0.0, 1.0]}}}, r"random\.count: expected a whole number"),
         ({"random": {"count": 3, "flow.rate": {"unifrom": [0.0, 1.0]}}}, "Did you mean 'uniform'"),
         ({"random": {"count": 3, "flow.rate": {"log-uniform": [0.0, 1.0]}}}, "two increasing positive numbers"),
         ({"random": {"count": 9, "seed": 0, "data.n": {"integer": [3, 5]}}}, "not 9 different points"),

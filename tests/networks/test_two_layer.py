@@ -166,9 +166,8 @@ def test_infinite_limit_of_the_multilayer_mean_field_scaling_starts_at_zero(key,
     data = Dataset(x, x[:, 0])
     network, x, _ = TwoLayer(16, D, embedding=Infinite(), scaling=multilayer_mean_field, key=key).prepare(data)
     assert np.all(np.asarray(network.layers()["hidden"].preactivations(x)) == 0)
-    raw = TwoLayer(16, D, embedding=Infinite(), scaling=Scaling(node=-1.0, feature=0.0), key=key)
     with pytest.raises(UserError, match="no limit as D grows"):
-        raw.prepare(data)
+        TwoLayer(16, D, embedding=Infinite(), scaling=Scaling(node=-1.0, feature=0.0), key=key)
 
 
 def test_equal_networks_share_a_compilation(key, x, compilations):

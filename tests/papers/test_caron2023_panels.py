@@ -251,7 +251,7 @@ def test_equal_inputs_leave_the_smallest_eigenvalue_to_rounding(monkeypatch):
     monkeypatch.setattr(comparison, "training_sets", lambda run: twice)
     faster, start, end = caron2023.fig6.claims(results(smallest=[1e-18, -1e-18, 0.0, 0.0]))[:3]
     assert start.outcome is end.outcome is U
-    assert "inputs repeat" in start.measured
+    assert "inputs are repeated" in start.measured
     assert "at least 0.67" in faster.measured  # two of three samples are off by 1
 
 

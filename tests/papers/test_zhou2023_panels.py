@@ -150,7 +150,7 @@ def test_what_eq_44_predicts_of_a_draw_is_compared_with_that_draw(monkeypatch):
 def test_the_control_is_seen_where_its_loss_has_fallen_as_far():
     results = descended(control_loss=[10, 9.9, 9.7, 9.55, 9.0])
     claim = zhou2023.fig12.claims(results)[CONTROL]
-    assert "by 4.00e-02 from small weights, by 4.50e-02 from the standard start" in claim.measured
+    assert "4.00e-02 from small weights, 4.50e-02 from the standard initialisation" in claim.measured
     never = zhou2023.fig12.claims(descended(control_loss=10 - 1e-3 * TIMES))[CONTROL]
     assert never.outcome is UNDECIDED
     assert zhou2023.fig12.claims(descended(control=along(ONES, both())))[CONTROL].fails
@@ -451,11 +451,11 @@ def test_training_that_follows_the_prediction_is_on_time(known, monkeypatch):
     monkeypatch.setattr(prediction, "predictions", lambda recipe: (known,))
     found = prediction.measure(followed(known))
     assert found.ratio == pytest.approx(1.0, abs=1e-3)  # what interpolation between looks leaves
-    assert found.kept == [found.end]
+    assert found.close == [found.end]
     assert found.effective == pytest.approx(known.effective_time(1e-6))
     slower = prediction.measure(followed(known, speed=0.9))
     assert slower.ratio == pytest.approx(1 / 0.9, rel=1e-3)
-    assert slower.kept < known.time_of(0.999)
+    assert slower.close < known.time_of(0.999)
 
 
 def test_claims_about_predicted_times_fail_one_by_one(monkeypatch):

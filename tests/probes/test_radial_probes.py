@@ -235,7 +235,7 @@ def test_the_profile_is_f_along_rays(data):
 
 
 def test_other_networks_are_refused(data):
-    with pytest.raises(UserError, match="needs the learner of ren2023"):
+    with pytest.raises(UserError, match="applies to the learner of ren2023"):
         look(SecondLayer(), TwoLayer(4, D, key=KEY), data)
     with pytest.raises(UserError, match="has no clips"):
         look(ClipActivity(), learner(), data)

@@ -71,6 +71,6 @@ def test_single_files_and_several_folders(tmp_path):
 def test_a_page_that_is_too_large_says_so(tmp_path, monkeypatch):
     reproduce(Drawn(), "quick", Ready(tmp_path))
     monkeypatch.setattr("unlazy.report.html._LARGEST", 1000)
-    with pytest.raises(UserError, match=r"The report would have 0 MiB: give fewer results"):
+    with pytest.raises(UserError, match=r"The report would take 0 MiB: give fewer results"):
         write_report(records(tmp_path), tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()

@@ -298,7 +298,7 @@ def test_with_noisy_labels_the_excess_loss_vanishes():
 
 
 def test_hypotheses_that_no_run_can_miss_say_so():
-    always = [one.what for one in aiad.LimitsAreGlobal().check(fitted()).hypotheses if "always so" in one.what]
+    always = [one.what for one in aiad.LimitsAreGlobal().check(fitted()).hypotheses if "always true" in one.what]
     assert [what[:3] for what in always] == ["C.1", "C.2", "C.3"]
 
 

@@ -269,7 +269,7 @@ def test_margins_of_nothing_are_infinite_and_bad_shapes_are_named():
     seen = margins(nothing, np.ones(3) / 3, *looks)
     inf = math.inf
     assert seen.least() == pytest.approx({"a": inf, "b": 2.0, "c": inf, "d": inf})  # a loss may not rise, at least
-    with pytest.raises(UserError, match=r"one movement per time and node; these are .* for 2 times and 2 nodes"):
+    with pytest.raises(UserError, match=r"one movement per time and node, but got shapes .* for 2 times and 2 nodes"):
         margins(nothing, np.ones(2) / 2, *looks)
     with pytest.raises(UserError, match="the first time must be 0"):
         margins(nothing, np.ones(3) / 3, looks[0] + 1, *looks[1:])

@@ -298,7 +298,7 @@ def test_theorem_1_names_what_is_not_met(imagined, data, options, words):
 def test_what_is_no_flow_of_the_papers_model(imagined, example, data):
     start = TwoLayer(64, 8, key=jax.random.key(0))
     weighted = Dataset(data.x, data.y, weight=jnp.arange(1.0, 5.0))
-    assert "all samples alike" in silent(LossFalls(), imagined([start, start], weighted, [0.0, 1.0]))
+    assert "equal weights of all samples" in silent(LossFalls(), imagined([start, start], weighted, [0.0, 1.0]))
     assert "squared loss" in silent(LossFalls(), dataclasses.replace(example, loss=CrossEntropy()))
     steps = Descent(rate=0.1, loss=SUM)(start, data, [0.0, 0.1])
     assert "gradient flow, followed with error control" in silent(LossFalls(), steps)
@@ -344,7 +344,7 @@ def test_guarantees_can_fail(theorem, example):
     finding = theorem.check(seen(example, "train-loss", lambda loss: 0 * loss + loss[0]))
     assert finding.verdict is Verdict.FAILS
     assert finding.margin == 0
-    assert "with probability 0.05 at most" in finding.why
+    assert "with a probability of at most 0.05" in finding.why
 
 
 def test_a_loss_below_the_runs_own_error_is_not_held_against_a_theorem(example):

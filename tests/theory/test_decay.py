@@ -53,7 +53,7 @@ def test_an_error_beyond_which_nothing_could_fail_makes_it_vacuous(stepwise, res
     found = fall(resolution=resolution).against(0.5, stepwise)
     assert found.verdict is Verdict.VACUOUS
     assert found.margin is None
-    assert "cannot be checked at this accuracy (the mean is 1)" in found.why
+    assert "cannot be checked at this accuracy (the mean rate is 1)" in found.why
 
 
 @both_ways
@@ -72,7 +72,7 @@ def test_a_slow_stretch_fails_between_times_only():
     unsure = fall(losses=losses, resolution=0.06).against(0.5, stepwise=True)
     assert unsure.verdict is Verdict.HOLDS
     assert unsure.margin >= 1
-    assert "Between some of the times the loss is not known well enough" in unsure.why
+    assert "Between some of the times, the loss is not known accurately enough" in unsure.why
 
 
 @both_ways
@@ -94,7 +94,7 @@ def test_a_loss_of_zero_has_fallen_at_least_to_rounding(stepwise):
 def test_a_promise_of_next_to_nothing_says_nothing():
     found = fall(rate=1e-3, resolution=1e-9).against(5e-4, stepwise=False)
     assert found.verdict is Verdict.VACUOUS
-    assert "a fall by 0.50% over the whole run" in found.why
+    assert "a decrease by 0.50% over the whole run" in found.why
 
 
 # ---------------------------------------------------------------- runs with kinks

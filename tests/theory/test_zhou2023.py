@@ -351,7 +351,7 @@ def test_theorem_1_is_silent_where_a_target_is_zero():
     zero = GradientFlow(tolerance=1e-6)(network, data, [0.0, end], list(KernelsCondense.probes))
     finding = KernelsCondense().check(zero)
     assert finding.verdict is Verdict.SILENT
-    assert unmet(finding) == ["Assumption 2, read for targets too: min |y| > 0"]
+    assert unmet(finding) == ["Assumption 2, also for targets: min |y| > 0"]
     assert LinearFlow().check(zero).verdict is Verdict.HOLDS  # which needs no lower bound
 
 

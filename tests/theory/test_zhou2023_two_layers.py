@@ -298,7 +298,7 @@ def test_lemma_1_fails_on_a_parameter_that_is_too_large():
 def test_proposition_3_asks_for_channels_as_its_proof_does():
     enough = LengthOfWeights().check(small_start(200))
     assert enough.verdict is Verdict.HOLDS
-    assert enough.numbers["Bernstein's bound of a failure"] <= 0.05
+    assert enough.numbers["Bernstein's bound of the failure probability"] <= 0.05
     few = LengthOfWeights().check(small_start(32))
     assert few.verdict is Verdict.SILENT
     assert few.hypotheses[-1].needed == pytest.approx(4 * (8 / 3) ** 2 * 128 / math.e**2 / 10 * math.log(40))

@@ -43,15 +43,26 @@ def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
     """Convert an option to a whole number of at least 1."""
     text = tokens[0].value
     if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would round 1.5 to 2
-        raise UserError(f"a whole number of at least 1 was wanted, not {text}.")
+        raise UserError(f"expected a whole number of at least 1, not {text}.")
     return int(text)
 
 
+# Options that several commands have.
+_SET = "Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated."
+_WORKERS = "Number of processes that share the work; each gets an equal share of the cores."
+_SNAPSHOTS = "Space, in MiB per seed, for snapshots of the trained parameters, on which new probes are evaluated later."
+Count = Annotated[int | None, Parameter(converter=count)]
+Workers = Annotated[int, Parameter(converter=count, help=_WORKERS)]
+_OUT = "Folder of stored results. Several commands can use it at the same time, and nothing in it is computed again."
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Runs = Annotated[Out, Parameter(help=_OUT)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
-Fresh = Annotated[bool, Parameter(name="--fresh", negative="", show_default=False)]
-Set = Annotated[tuple[str, ...], Parameter(name="--set", negative="", consume_multiple=False, show_default=False)]
+Json = Annotated[Flag, Parameter(name="--json")]
+AsJson = Annotated[Json, Parameter(help="Print JSON instead of a table.")]
+Fresh = Annotated[Flag, Parameter(name="--fresh", help="Compute everything again.")]
+Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+Set = Annotated[Many, Parameter(name="--set", consume_multiple=False, help=_SET)]
+Snapshots = Annotated[float, Parameter(help=_SNAPSHOTS)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN = 0, 1, 2, 3
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
@@ -69,7 +80,7 @@ def interruptible(command: Callable[P, int]) -> Callable[P, int]:
 
 
 def begin() -> None:
-    """Compute in 64 bits, and keep compiled code for other commands."""
+    """Compute in 64 bits, and store compiled code for other commands."""
     import jax
 
     from unlazy._compilation import use_cache

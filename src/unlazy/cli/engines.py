@@ -5,21 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from unlazy._errors import UserError
-from unlazy.cli.application import count
 
 if TYPE_CHECKING:
     from unlazy.lab import Engine
-
-Workers = Annotated[int, Parameter(converter=count)]
-Cluster = Annotated[str | None, Parameter(name="--cluster")]
-Slurm = Annotated[Path | None, Parameter(name="--slurm")]
-Pbs = Annotated[Path | None, Parameter(name="--pbs")]
-Jobs = Annotated[int | None, Parameter(name="--print-array", converter=count)]
 
 _SCRIPT = """#!/bin/bash
 #SBATCH --job-name={name}
@@ -29,7 +20,7 @@ _SCRIPT = """#!/bin/bash
 #SBATCH --time=04:00:00
 #SBATCH --signal=TERM@120
 #SBATCH --output={name}-%A-%a.log
-# Two minutes before the time is over the runs save their state: submit the script again, and they go on.
+# Two minutes before the time is over the runs save their state: submit the script again, and they continue.
 
 cd {folder}
 exec {command} --part "$SLURM_ARRAY_TASK_ID/{jobs}"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import Annotated, Literal
-
-from cyclopts import Parameter
+from typing import Literal
 
 from unlazy._errors import UserError, suggest
 from unlazy.cli.application import (
     CLAIM_FAILED,
     OK,
+    AsJson,
+    Count,
+    Flag,
     Fresh,
     Json,
-    Out,
+    Runs,
     Set,
+    Snapshots,
+    Workers,
     app,
     begin,
-    count,
     in_lab,
     interruptible,
     must_exist,
@@ -30,7 +32,7 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"  # never that of the curre
 
 @app.command
 @interruptible
-def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
+def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
     """Run one quick panel of each paper and write a report.
 
     The exit status is 0 whatever the outcomes of the claims are; that of `unlazy reproduce` is 1 if a claim does not
@@ -38,8 +40,6 @@ def demo(*, out: Out = Path("runs"), report: Path = Path("report.html"), json: J
 
     Parameters
     ----------
-    out
-        Folder of stored results.
     report
         The HTML file to write.
     json
@@ -68,11 +68,11 @@ def reproduce(
     /,
     *,
     scale: Literal["quick", "paper"] = "quick",
-    seeds: Annotated[int | None, Parameter(converter=count)] = None,
-    workers: Annotated[int, Parameter(converter=count)] = 1,
-    out: Out = Path("runs"),
+    seeds: Count = None,
+    workers: Workers = 1,
+    out: Runs = Path("runs"),
     fresh: Fresh = False,
-    stored: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    stored: Flag = False,
     json: Json = False,
 ) -> int:
     """Reproduce a figure of a paper and check the paper's claims about it.
@@ -89,12 +89,6 @@ def reproduce(
         `quick` takes at most about two minutes; `paper` uses the sizes of the paper.
     seeds
         Number of seeds, instead of the number that the scale prescribes.
-    workers
-        Number of processes that share the runs of a panel.
-    out
-        Folder of stored results. Results that are already there are not computed again.
-    fresh
-        Compute everything again.
     stored
         Judge and draw stored results again, by the claims of this version, and compute none. Panels whose results are
         not all stored are left out.
@@ -133,10 +127,10 @@ def run(
     /,
     *more: Path,
     set: Set = (),
-    workers: Annotated[int, Parameter(converter=count)] = 1,
-    out: Out = Path("runs"),
+    workers: Workers = 1,
+    out: Runs = Path("runs"),
     fresh: Fresh = False,
-    snapshots: float = 16.0,
+    snapshots: Snapshots = 16.0,
     json: Json = False,
 ) -> int:
     """Run recipes (TOML files) and store the results as netCDF files.
@@ -151,16 +145,6 @@ def run(
         The TOML file of the recipe. The folder `examples` has some to start from.
     more
         Further recipes.
-    set
-        Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated.
-    workers
-        Number of processes that share the work; each gets an equal share of the cores.
-    out
-        Folder of stored results. Several commands can use it at the same time.
-    fresh
-        Compute everything again.
-    snapshots
-        Space, in MiB per seed, for snapshots of the trained parameters, on which new probes can be evaluated later.
     json
         Print JSON instead of tables: an object for one recipe, a list of objects for several.
     """
@@ -185,7 +169,7 @@ def run(
 
 @app.command
 @interruptible
-def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("runs"), json: Json = False) -> int:
+def certify(recipe: Path, /, *, theorem: str | None = None, out: Runs = Path("runs"), json: Json = False) -> int:
     """Run a recipe and report which theorems apply to it, and whether they hold.
 
     A stored run is used where there is one, and probes that the theorems need are evaluated on stored networks. The
@@ -199,8 +183,6 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
     theorem
         One theorem such as `chen2022/theorem-1`, a paper such as `chen2022`, or one of your own as
         `package.module:Name`; all theorems if omitted.
-    out
-        Folder of stored results.
     json
         Print JSON, with every hypothesis and its numbers, instead of a table.
     """
@@ -224,7 +206,7 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Out = Path("run
 
 
 @app.command
-def bench(name: str | None = None, /, *, json: Json = False) -> int:
+def bench(name: str | None = None, /, *, json: AsJson = False) -> int:
     """Measure speed relative to a named baseline, with both timed in the same run.
 
     Use an otherwise idle machine. The benchmarks are in the folder `benchmarks` of a clone of the repository.
@@ -233,8 +215,6 @@ def bench(name: str | None = None, /, *, json: Json = False) -> int:
     ----------
     name
         Name of a benchmark; all of them if omitted.
-    json
-        Print JSON instead of a table.
     """
     from unlazy.report.terminal import print_benchmarks
 

@@ -10,11 +10,11 @@ from unlazy._listing import describe_one, listing
 from unlazy._plain import parse_json, read_text
 from unlazy._registry import KINDS, kebab
 from unlazy._terminal import print_json, print_rows
-from unlazy.cli.application import OK, Json, Out, app
+from unlazy.cli.application import OK, AsJson, Runs, app
 
 
 @app.command(name="list")
-def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> int:
+def list_(kind: str | None = None, name: str | None = None, /, *, json: AsJson = False) -> int:
     """List what a recipe can name: the kinds, the members of a kind, or the options of a member.
 
     This includes members of installed plug-in packages and of the packages named in the environment variable
@@ -26,8 +26,6 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
         A kind such as `activation`; all kinds if omitted.
     name
         A member such as `leaky-relu`, or `package.module:Thing`; all members of the kind if omitted.
-    json
-        Print JSON instead of a table.
     """
     if kind is None:
         rows: list[dict[str, Any]] = [
@@ -56,16 +54,8 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
 
 
 @app.command
-def panels(*, out: Out = Path("runs"), json: Json = False) -> int:
-    """List the figures that can be reproduced, their scales, and the outcome of the last run.
-
-    Parameters
-    ----------
-    out
-        Folder of stored results.
-    json
-        Print JSON instead of a table.
-    """
+def panels(*, out: Runs = Path("runs"), json: AsJson = False) -> int:
+    """List the figures that can be reproduced, their scales, and the outcome of the last run."""
     last, rows = _verdicts(out), []
     for key, one in listing()["panel"].items():
         for scale, settings in one["scales"].items():
@@ -95,14 +85,8 @@ def _holds(claim: dict[str, Any]) -> bool:
 
 
 @app.command
-def theorems(*, json: Json = False) -> int:
-    """List the theorems that can be checked on a run.
-
-    Parameters
-    ----------
-    json
-        Print JSON instead of a table.
-    """
+def theorems(*, json: AsJson = False) -> int:
+    """List the theorems that can be checked on a run."""
     rows = [
         {"theorem": key, "source": one["source"], "statement": one["statement"], "feasible": one["feasible"]}
         for key, one in sorted(listing()["theorem"].items())

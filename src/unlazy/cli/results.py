@@ -11,11 +11,10 @@ from unlazy._errors import UserError
 from unlazy._files import atomic_write, writable, writing
 from unlazy._signals import deferred
 from unlazy._terminal import print_json, print_settings
-from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Out, app, begin, in_lab, printed_notices
+from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Many, Runs, app, begin, in_lab, printed_notices
 
 Format = Literal["svg", "pdf", "csv"]
 FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
-Remote = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @app.command
@@ -49,7 +48,7 @@ def table(
     csv: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     each_seed: Flag = False,
     differing: Flag = False,
-    probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    probe: Many = (),
     json: Json = False,
 ) -> int:
     """List stored runs in a table: their settings, how they ended, and the last value of every probe.
@@ -108,12 +107,12 @@ def table(
 @app.command
 def figure(
     *what: str,
-    probe: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = (),
+    probe: Many = (),
     scale: Literal["quick", "paper"] = "quick",
     style: Literal["screen", "paper"] = "screen",
     form: Annotated[tuple[Format, ...], Parameter(name="--format", negative="", show_default=False)] = FORMATS,
     to: Path = Path("figures"),
-    out: Out = Path("runs"),
+    out: Runs = Path("runs"),
     json: Json = False,
 ) -> int:
     """Draw stored runs or panels as SVG and PDF files, with the plotted numbers as CSV.
@@ -136,8 +135,6 @@ def figure(
         The format of a file; repeat the option for several. All formats if omitted.
     to
         Folder to which the figures are written.
-    out
-        Folder of stored results.
     json
         Print the file names as JSON.
     """
@@ -176,7 +173,7 @@ def figure(
 
 @app.command
 def watch(
-    runs: Path = Path("runs"), /, *, host: str = "127.0.0.1", port: int = 0, remote: Remote = False, json: Json = False
+    runs: Path = Path("runs"), /, *, host: str = "127.0.0.1", port: int = 0, remote: Flag = False, json: Json = False
 ) -> int:
     """Serve a local web page that shows runs in progress: losses, probes, progress and remaining time.
 

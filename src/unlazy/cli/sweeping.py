@@ -12,24 +12,26 @@ from unlazy.cli import engines
 from unlazy.cli.application import (
     CLAIM_FAILED,
     OK,
+    AsJson,
+    Count,
+    Flag,
     Fresh,
-    Json,
-    Out,
+    Runs,
     Set,
+    Snapshots,
+    Workers,
     app,
     begin,
-    count,
     in_lab,
     interruptible,
     must_exist,
     screen,
 )
-from unlazy.cli.engines import Cluster, Jobs, Pbs, Slurm, Workers
 
 if TYPE_CHECKING:
     from unlazy.lab import Sweep
 
-DryRun = Annotated[bool, Parameter(name=["--dry-run", "-n"], negative="", show_default=False)]
+DryRun = Annotated[Flag, Parameter(name=["--dry-run", "-n"])]
 
 
 @app.command
@@ -41,16 +43,16 @@ def sweep(
     set: Set = (),
     dry_run: DryRun = False,
     workers: Workers = 1,
-    cluster: Cluster = None,
-    slurm: Slurm = None,
-    pbs: Pbs = None,
+    cluster: str | None = None,
+    slurm: Path | None = None,
+    pbs: Path | None = None,
     part: str | None = None,
-    print_array: Jobs = None,
-    limit: Annotated[int | None, Parameter(converter=count)] = None,
-    out: Out = Path("runs"),
+    print_array: Count = None,
+    limit: Count = None,
+    out: Runs = Path("runs"),
     fresh: Fresh = False,
-    snapshots: float = 16.0,
-    json: Json = False,
+    snapshots: Snapshots = 16.0,
+    json: AsJson = False,
 ) -> int:
     """Run a recipe for several values of its fields.
 
@@ -65,19 +67,15 @@ def sweep(
     log-uniform = [1e-3, 1.0] }`; `[[sweep.points]]` gives points one by one; all of these are combined with each other.
     `[sweep.derived]` computes fields from others, as in `flow.rate = "0.1 / network.width"`.
 
-    Only what is not stored yet is computed, and after Ctrl-C the same command goes on. The list of runs is written to
+    Only what is not stored yet is computed, and after Ctrl-C the same command continues. The list of runs is written to
     OUT as NAME-DIGEST.sweep.json. The exit status is 0 if every run reached its last time and 1 otherwise.
 
     Parameters
     ----------
     file
         The TOML file: a recipe with lists, or with a section `sweep`.
-    set
-        Set a field first, as in `--set network.width=512` or `--set "seed=[0, 1]"`; may be repeated.
     dry_run
         Only list the runs, which of them are stored, and an estimate of time and memory.
-    workers
-        Number of processes that share the work; each gets an equal share of the cores.
     cluster
         Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`, whose workers compute instead.
     slurm
@@ -92,14 +90,6 @@ def sweep(
         Print a script for `sbatch` that runs this number of parts as a job array, and do nothing else.
     limit
         The largest number of runs; 10000 unless the file says otherwise.
-    out
-        Folder of stored results. Several commands can use it at the same time.
-    fresh
-        Compute everything again.
-    snapshots
-        Space, in MiB per seed, for snapshots of the trained parameters, on which new probes can be evaluated later.
-    json
-        Print JSON instead of a table.
     """
     must_exist(file)
     from unlazy.lab import Sweep, parse_setting
@@ -127,12 +117,12 @@ def phase(
     *,
     set: Set = (),
     dry_run: DryRun = False,
-    workers: Annotated[int, Parameter(converter=count)] = 1,
-    limit: Annotated[int | None, Parameter(converter=count)] = None,
-    out: Out = Path("runs"),
+    workers: Workers = 1,
+    limit: Count = None,
+    out: Runs = Path("runs"),
     figure: Path | None = None,
     fresh: Fresh = False,
-    json: Json = False,
+    json: AsJson = False,
 ) -> int:
     """Draw a phase diagram: where runs change from one regime to another, over two fields of a recipe.
 
@@ -154,29 +144,19 @@ def phase(
     measured boundary.
 
     A coarse grid is run first (`coarse = 5` values along each axis), then only cells with different regimes in them.
-    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command goes on. The map and its numbers
-    are written to OUT/diagnoses, where `unlazy report` finds them.
+    All runs are stored like those of `unlazy sweep`, and after Ctrl-C the same command continues. The map and its
+    numbers are written to OUT/diagnoses, where `unlazy report` finds them.
 
     Parameters
     ----------
     file
         The TOML file: a recipe with sections `sweep` and `phase`.
-    set
-        Set a field first, as in `--set network.activation=relu`; may be repeated.
     dry_run
         Only list the runs of the full grid, which of them are stored, and an estimate of time and memory.
-    workers
-        Number of processes that share the work; each gets an equal share of the cores.
     limit
         The largest number of points of the grid; 10000 unless the file says otherwise.
-    out
-        Folder of stored results. Several commands can use it at the same time.
     figure
         Another file to draw the map to (.png, .pdf or .svg).
-    fresh
-        Compute everything again.
-    json
-        Print JSON instead of a table.
     """
     must_exist(file)
     from unlazy.lab import Phase, parse_setting, phase_diagram

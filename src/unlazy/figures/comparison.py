@@ -1,4 +1,4 @@
-"""What distinguishes several runs: the settings in which their recipes differ, and the groups that follow from them."""
+"""Comparison of runs: the settings in which their recipes differ, and the groups of runs that follow from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = "default"  # shown where one recipe has a setting that another leaves 
 
 @dataclass
 class Group:
-    """Runs with the same settings, which differ in their seeds only and are drawn as one curve with a band.
+    """Runs with the same settings but different seeds, which are drawn as one curve with a band.
 
     Attributes
     ----------
@@ -54,14 +54,9 @@ class Group:
     _joined: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict, repr=False)
 
     def seeds(self, name: str) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return (times, values) of a variable, with seeds as the first axis of the values.
+        """Return (times, values) of the variable ``name``, with seeds as the first axis of the values.
 
-        Runs that have the same times are joined. The times are empty where a probe was evaluated at the end only.
-
-        Parameters
-        ----------
-        name
-            Name of the variable.
+        Runs with the same times are joined. The times are empty if a probe was evaluated only at the end.
         """
         if name in self._joined:
             return self._joined[name]
@@ -78,13 +73,7 @@ class Group:
         return self._joined[name]
 
     def last(self, name: str) -> np.ndarray:
-        """Return the last value of a scalar probe for every seed; empty if these runs do not have it.
-
-        Parameters
-        ----------
-        name
-            Name of the variable.
-        """
+        """Return the last value of the scalar variable ``name`` for every seed; empty if these runs do not have it."""
         ends = [values[:, -1] if times.size else values for times, values in self.seeds(name)]
         return np.concatenate(ends) if ends else np.empty(0)
 
@@ -105,13 +94,13 @@ class Comparison:
     differing
         The settings that differ, such as ``network.width``.
     factors
-        Those of them that are needed to distinguish the runs, with their values. The others follow from these.
+        Those of them that suffice to distinguish the runs, with their values; they determine the others.
     groups
         Runs with the same value of every factor, with the colour, dash pattern and plot they are drawn in.
     by_colour, by_dash, by_thickness
         The factors that are shown by colour, by dash pattern and by line width, if any.
     by_plot
-        The factors that are shown by plots side by side.
+        The factors that are shown in plots side by side.
     """
 
     runs: list[xr.Dataset]
@@ -136,13 +125,7 @@ class Comparison:
         return sorted(found, key=lambda name: (self.extra_axes(name) > 0, rank(name)))
 
     def extra_axes(self, name: str) -> int:
-        """Return the number of axes of a variable besides seed and time; axes of length one do not count.
-
-        Parameters
-        ----------
-        name
-            Name of the variable.
-        """
+        """Return the number of axes of the variable ``name`` besides seed and time; axes of length one do not count."""
         sizes = next((run[name].sizes for run in self.runs if name in run.data_vars), {})
         return sum(size > 1 for dim, size in sizes.items() if dim not in ("seed", "time"))
 
@@ -152,13 +135,7 @@ class Comparison:
         return [name for name in self.names if self.extra_axes(name) == 0]
 
     def chosen(self, probes: str | Iterable[str] | None) -> list[str]:
-        """Return the variables of some probes.
-
-        Parameters
-        ----------
-        probes
-            One or several names; ``kernel`` stands for ``kernel.drift`` and its siblings. All probes if None.
-        """
+        """Return the variables of one or several probes by name, or of all; ``kernel`` includes ``kernel.drift``."""
         if probes is None:
             return self.names
         found: list[str] = []
@@ -171,7 +148,7 @@ class Comparison:
 
 
 def compare(runs: Runs) -> Comparison:
-    """Group runs by the settings in which their recipes differ.
+    """Group runs by the settings in which their recipes differ, and choose colours and dash patterns for the groups.
 
     Parameters
     ----------
@@ -179,11 +156,6 @@ def compare(runs: Runs) -> Comparison:
         One run or several: `unlazy.Trajectory` objects or stored runs (`xarray.Dataset`), as a sequence or as a mapping
         from labels. A list under one label holds seeds. Without labels, runs are distinguished by the settings in which
         their recipes differ, or by name where there are no recipes.
-
-    Returns
-    -------
-    Comparison
-        The settings that differ, and groups of runs with colours and dash patterns.
     """
     labels, given = _collected(runs)
     if not given:
@@ -208,7 +180,7 @@ def compare(runs: Runs) -> Comparison:
 
 
 def _needed(differing: Mapping[str, list[str]], texts: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Choose settings, those of the network first, until no two runs with different settings look the same."""
+    """Choose settings, those of the network first, until all runs with different settings are distinguished."""
     sections = ("run", "network", "data", "flow")
 
     def preference(key: str) -> tuple[bool, int, bool]:
@@ -244,7 +216,7 @@ def settings(run: xr.Dataset) -> dict[str, Any]:
 
 
 def _flatten(name: str, value: Any, found: dict[str, Any]) -> None:
-    """Write nested tables with dotted names; ``{kind = "x", a = 1}`` under n becomes n = x and n.a = 1."""
+    """Flatten nested tables to dotted names: ``n = {kind = "x", a = 1}`` becomes n = x and n.a = 1."""
     if isinstance(value, dict):
         for key, inner in value.items():
             _flatten(name if key == "kind" else f"{name}.{key}", inner, found)
@@ -298,7 +270,7 @@ def _assign(comparison: Comparison) -> None:
             group.thickness = float(np.linspace(*_THICKNESS, len(factors[key]))[place])
 
 
-# ---------------------------------------------------------------- reading what is given
+# ---------------------------------------------------------------- reading runs
 
 
 def _collected(runs: Runs) -> tuple[list[str], list[xr.Dataset]]:

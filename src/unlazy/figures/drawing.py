@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 Form = Literal["curve", "quantiles", "profile", "index", "points", "map", "histogram"]
 
 _MOST_NAMES = 12  # in a legend
-_FEW = 8  # groups in a plot up to which seeds are drawn, too, and not only their median
+_FEW = 8  # with more groups in a plot, only medians over seeds are drawn
 _MOST_MAPS = 6  # heat maps of one variable
 _SMALLEST_MAP = 5  # rows and columns of a matrix that is drawn as a heat map
-_SMOOTH = 4.0  # total variation, in units of the range, up to which an array is a function of its index
-_SNAPSHOTS = 5  # times at which such a function is drawn, if it is that of one group of runs
+_SMOOTH = 4.0  # total variation, in units of the range, up to which an array is drawn as a function of its index
+_SNAPSHOTS = 5  # times at which such a function is drawn if there is one group of runs
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -41,10 +41,11 @@ class Plot:
 def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = "screen") -> Figure:
     """Draw the probes of one or several runs, with a plot for each quantity.
 
-    Scalars are drawn over time, losses first. Of an array, such as one number for each neuron, the median over its
-    entries is drawn with the bands that hold half and nine tenths of them; of a matrix also its values at the end. What
-    was observed at the end only is drawn over its index. Several runs share each plot: the settings in which their
-    recipes differ choose colour, dash pattern and plot; seeds are a band.
+    Scalars are drawn over time, losses first. For an array, such as one number per neuron, the median over its entries
+    is drawn with bands that contain 50 % and 90 % of them; for a matrix also its values at the end. What was observed
+    only at the end is drawn over its index. Several runs share each plot: the settings in which their recipes differ
+    determine colour, dash pattern and plot; seeds are drawn as a band. Save the figure with
+    ``figure.savefig("loss.pdf")``.
 
     Parameters
     ----------
@@ -55,11 +56,6 @@ def curves(runs: Runs, probe: str | Iterable[str] | None = None, style: Style = 
         The probe to draw, or several of them. All if omitted.
     style
         ``"screen"``, or ``"paper"`` for page width and type to match.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure. Save it with ``figure.savefig("loss.pdf")``.
     """
     comparison = compare(runs)
     with st.styled(style):
@@ -168,9 +164,8 @@ def draw_plots(comparison: Comparison, chosen: Sequence[Plot]) -> Figure:
             _share(grid[row * columns : (row + 1) * columns], chosen[row * columns : (row + 1) * columns])
     if named:
         handles, labels = zip(*named, strict=True)
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=min(len(labels), 4 if columns > 1 else 2), fontsize=8
-        )
+        across = min(len(labels), 4 if columns > 1 else 2)
+        figure.legend(handles, labels, loc="outside upper center", ncols=across, fontsize=8)
     return st.fit(figure)
 
 
@@ -207,9 +202,8 @@ def _linewidth(group: Group) -> float | None:
     """Return the line width of a group of runs in the current style; None is the default."""
     from matplotlib import rcParams
 
-    return (
-        None if group.thickness is None else group.thickness * rcParams["lines.linewidth"] / st.STYLE["lines.linewidth"]
-    )
+    factor = rcParams["lines.linewidth"] / st.STYLE["lines.linewidth"]
+    return None if group.thickness is None else group.thickness * factor
 
 
 # ---------------------------------------------------------------- forms
@@ -229,7 +223,7 @@ def _curve(axes: Axes, plot: Plot) -> None:
 
 
 def _quantiles(axes: Axes, plot: Plot) -> None:
-    """Draw the median over entries and seeds, and the bands that hold half and nine tenths of them."""
+    """Draw the median over entries and seeds, and the bands that contain 50 % and 90 % of them."""
     outer = len(plot.groups) <= 3
     _scales(axes, plot, quantiles=True)
     for group, times, values in _each(plot):
@@ -341,7 +335,7 @@ def words(plot: Plot) -> str:
 
 
 def _scales(axes: Axes, plot: Plot, quantiles: bool = False) -> float:
-    """Choose logarithmic axes where they show more; give the size up to which a value at t = 0 counts as zero."""
+    """Choose linear or logarithmic axes, and return the size up to which a value at t = 0 counts as zero."""
     grids = [times[np.isfinite(times)] for _, times, _ in _each(plot)]
     if grids and all(map(_log_spaced, grids)):
         if any((grid <= 0).any() for grid in grids):
@@ -364,7 +358,7 @@ def _scales(axes: Axes, plot: Plot, quantiles: bool = False) -> float:
 
 
 def _log_spaced(times: np.ndarray) -> bool:
-    """Whether most times lie in a small part of the whole: half of them before a tenth of the last."""
+    """Whether at least half of the times lie before a tenth of the last."""
     positive = np.sort(times[times > 0])
     return len(positive) >= 4 and bool(np.median(positive) < 0.1 * positive[-1])
 

@@ -83,10 +83,8 @@ def draw_phases(
         Which points were computed; they are marked by dots.
     theory
         A function of x and y that is zero on the predicted boundary, for axes of numbers.
-    quantity
-        The name of the quantity.
-    theory_name
-        The name of the predicted boundary in the legend.
+    quantity, theory_name
+        The names of the quantity, and of the predicted boundary in the legend.
     """
     present = sorted(set(np.unique(regions).tolist()))
     if values is not None and np.isfinite(values).any():
@@ -154,7 +152,7 @@ def _boundary(
 def _name_regions(
     axes: Axes, x: Axis, y: Axis, regions: np.ndarray, names: Sequence[str], present: Sequence[int]
 ) -> None:
-    """Write the name of each region where it is widest: at the point that is farthest from all others."""
+    """Write the name of each region where it is widest: at the point that is farthest from other regions."""
     from scipy.ndimage import distance_transform_edt
 
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.8, "edgecolor": "none"}

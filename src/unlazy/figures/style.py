@@ -27,7 +27,7 @@ SCALING = {"ntk": 0, "mean-field": 1, "multilayer-mean-field": 2}
 
 MOST_COLOURS = min(len(ORDERED), len(DASHES))  # values that the palette and the dash patterns distinguish
 _WIDE_RANGE = 100.0  # ratio of the largest to the smallest value from which on an axis is logarithmic
-# A value at t = 0 is zero up to rounding if it is that small beside the largest and beside the smallest later value.
+# A value at t = 0 is zero up to rounding if it is this small relative to the largest and to the smallest later value.
 _ROUNDING, _JUMP = 1e-6, 1e-3
 _MARKERS = 500  # above which a cloud of markers is drawn as an image
 
@@ -91,21 +91,16 @@ def styled(style: Style) -> Iterator[None]:
 
 
 def fit(figure: Figure) -> Figure:
-    """Finish a figure: typeset its symbols, keep its file small and, in the paper style, adapt it to a page.
+    """Finish a figure: typeset its symbols, reduce the size of its file and, in the paper style, adapt it to a page.
 
     Symbols with a subscript, such as ``m_1`` or ``w_tj``, are typeset in every label. In the paper style the title is
-    removed, since it belongs into the caption, and no text is larger than that of the page. Clouds of more than
-    500 markers become images inside the file; axes, text and lines stay vectors.
+    removed, since it belongs in the caption, and no text is larger than that of the page. Clouds of more than
+    500 markers become images inside the file; axes, text and lines remain vector graphics.
 
     Parameters
     ----------
     figure
-        The figure to finish. It is changed in place.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The same figure.
+        The figure to finish. It is changed in place, and returned.
     """
     from matplotlib.text import Text
 
@@ -136,7 +131,7 @@ def _dense(artist: Artist) -> bool:
 
 
 def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int = 1) -> tuple[Figure, list[Axes]]:
-    """Make a figure with a grid of axes, independent of any window system.
+    """Make a figure with a constrained layout, and a list of its axes, row by row, independent of any window system.
 
     A single row of many axes is broken into several rows: more than four on the screen, more than three on paper.
 
@@ -147,13 +142,6 @@ def canvas(columns: int = 1, width: float = 6.4, height: float = 4.0, rows: int 
     width, height
         Size of the figure in inches on the screen. In the paper style the width is that of a column (one axes) or of a
         page, and only the proportions are used.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        The figure, with a constrained layout.
-    axes : list of matplotlib.axes.Axes
-        Its ``rows * columns`` axes, row by row.
     """
     style, count = _style.get(), columns * rows
     shape = (height / rows) / (width / columns)
@@ -236,16 +224,10 @@ def bars(axes: Axes, x: Sequence[float], values: np.ndarray, index: int, label: 
 
     Parameters
     ----------
-    axes
-        Where to draw.
-    x
-        Abscissae, shape (points,).
+    axes, x, index, label
+        As for `band`.
     values
         Values, shape (seeds, points).
-    index
-        Chooses colour and dash pattern.
-    label
-        Name of the curve in the legend.
     """
     colour, line = ORDERED[index % len(ORDERED)], DASHES[index % len(DASHES)]
     spread = values.std(axis=0) if len(values) > 1 else None
@@ -259,14 +241,9 @@ def _seed_names(label: str, values: np.ndarray) -> list[str]:
 
 
 def shades(key: str, values: Sequence[str]) -> dict[str, str]:
-    """Choose a colour for each value of a setting: from the palette if it is long enough, else from a colour map.
+    """Choose a colour for each value of the setting ``key``: from the palette if it is long enough, else from a map.
 
-    Parameters
-    ----------
-    key
-        Name of the setting. Scalings have fixed colours.
-    values
-        The values that it takes.
+    Scalings always have the same colours.
     """
     if len(values) > MOST_COLOURS:
         from matplotlib import colormaps
@@ -279,13 +256,7 @@ def shades(key: str, values: Sequence[str]) -> dict[str, str]:
 
 
 def logarithmic(values: np.ndarray) -> bool:
-    """Return whether values are better drawn on a logarithmic axis: they are positive and span a factor of 100.
-
-    Parameters
-    ----------
-    values
-        Finite values of any shape.
-    """
+    """Return whether finite values are drawn on a logarithmic axis: they are positive and span a factor of 100."""
     return bool(values.size and values.min() > 0 and values.max() > _WIDE_RANGE * values.min())
 
 
@@ -302,15 +273,7 @@ def rounding(later: np.ndarray) -> float:
 
 
 def evenly(count: int, most: int) -> np.ndarray:
-    """Choose at most ``most`` of the indices 0, ..., count - 1, evenly spaced, with the first and the last.
-
-    Parameters
-    ----------
-    count
-        Number of indices.
-    most
-        Number of indices to choose; all are chosen if there are fewer.
-    """
+    """Choose at most ``most`` of the indices 0, ..., count - 1, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
@@ -331,7 +294,7 @@ def typeset(text: str) -> str:
     Parameters
     ----------
     text
-        A label. If it has a dollar sign, it is taken as already typeset and returned unchanged.
+        A label. If it contains a dollar sign, it is already typeset and returned unchanged.
     """
     if "$" in text:
         return text
@@ -352,7 +315,7 @@ def plain(text: str) -> str:
 
 
 def literal(text: object, longest: int = 60) -> str:
-    """Return text from outside, such as a user's name for a run, as a label that is shown as it is written.
+    """Return a text, such as a user's name for a run, as a label that is shown exactly as it is written.
 
     Parameters
     ----------

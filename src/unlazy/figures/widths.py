@@ -1,4 +1,4 @@
-"""Quantities against the width, with fitted powers and their confidence."""
+"""Quantities against the width, with fitted powers of the width and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LEAST_RANGE = 10.0
+_LEAST_RANGE = 10.0  # of a logarithmic axis: what does not depend on the width is then drawn as a flat line
 
 
 class Fitted(Protocol):
@@ -76,7 +76,7 @@ def draw_widths(
             one.set_yscale("log")
         for index, (label, quantity) in enumerate(quantities.items()):
             _draw(one, index, label, quantity, (predicted or {}).get(name, {}).get(label))
-        if positive:  # at least a factor of 10, so that what does not depend on the width looks so
+        if positive:
             low, high = one.get_ylim()
             spare = max(1.0, np.sqrt(_LEAST_RANGE * low / high))
             one.set_ylim(low / spare, high * spare)

@@ -32,7 +32,7 @@ from unlazy.flows._arguments import Times, check_types
 from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
-from unlazy.networks import Network, with_fields
+from unlazy.networks import Network, traced_numbers, with_fields
 from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Driver:
             one.loss.check(some.y)
         together = compiled.fits_vmap(method, networks[0])
         batching: compiled.Batching = "one" if len(networks) == 1 else "vmap" if together else "map"
-        groups: list[Any] = [methods, networks, data, keys]
+        groups: list[Any] = [methods, [traced_numbers(one) for one in networks], data, keys]
         stacked, network, raw, key = (group[0] if batching == "one" else compiled.stack(group) for group in groups)
         prepared, samples = compiled.prepare_runs(stacked, network, raw, arrangement, batching)
         state = compiled.init_runs(stacked, prepared, samples, key, batching)

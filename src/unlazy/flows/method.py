@@ -19,6 +19,7 @@ from unlazy._terminal import Progress
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows.driver import Driver, Probes, Times
+from unlazy.flows.optimisers import number
 from unlazy.flows.state import MOST_STEPS, Attempt, State
 from unlazy.flows.trajectory import Trajectory
 from unlazy.losses import Loss, Squared, as_loss
@@ -235,11 +236,6 @@ class Method(Flow):
 
 
 # Settings that may change without a new compilation are arrays; NumPy's, so that they keep 64 bits whatever JAX does.
-
-
-def number(value: float) -> np.ndarray:
-    """Store a number as an array."""
-    return np.asarray(value, float)
 
 
 def number_or_none(value: float | None) -> np.ndarray | None:

@@ -4,14 +4,24 @@ They are plain values: two equal ones are the same to the compiler and in the di
 """
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
+from unlazy._inputs import like
+from unlazy._types import PyTree
 from unlazy.data import checks
+
+
+def number(value: float) -> np.ndarray:
+    """Store a number as an array, so that another number needs no new compilation."""
+    return np.asarray(value, float)
 
 
 class Optimiser(Checked):
@@ -53,15 +63,20 @@ class Momentum(Optimiser):
     """
 
     linear: ClassVar[bool] = True
-    decay: float = eqx.field(static=True, default=0.9)
+    decay: np.ndarray = eqx.field(default=0.9, converter=number)
     nesterov: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        checks.share("decay", self.decay)
+        checks.share("decay", float(self.decay))
 
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
-        return optax.trace(self.decay, self.nesterov)
+
+        def update(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+            leaf = jax.tree.leaves(updates)[0]
+            return optax.trace(like(self.decay, leaf), self.nesterov).update(updates, state, params)
+
+        return optax.GradientTransformation(optax.trace(0.0).init, update)
 
 
 class Adam(Optimiser):
@@ -75,18 +90,34 @@ class Adam(Optimiser):
         Added to the root of the mean square.
     """
 
-    b1: float = eqx.field(static=True, default=0.9)
-    b2: float = eqx.field(static=True, default=0.999)
-    eps: float = eqx.field(static=True, default=1e-8)
+    b1: np.ndarray = eqx.field(default=0.9, converter=number)
+    b2: np.ndarray = eqx.field(default=0.999, converter=number)
+    eps: np.ndarray = eqx.field(default=1e-8, converter=number)
 
     def __check_init__(self) -> None:
-        checks.share("b1", self.b1)
-        checks.share("b2", self.b2)
-        checks.finite("eps", self.eps, 0.0)
+        checks.share("b1", float(self.b1))
+        checks.share("b2", float(self.b2))
+        checks.finite("eps", float(self.eps), 0.0)
 
     def transform(self) -> optax.GradientTransformation:
-        """Scale by running moments."""
-        return optax.scale_by_adam(self.b1, self.b2, self.eps)
+        """Scale by running moments, as `optax.scale_by_adam`, whose numbers cannot be arrays of another precision."""
+
+        def update(updates: PyTree, state: Any, params: PyTree = None) -> tuple[PyTree, Any]:
+            steps = optax.safe_increment(state.count)
+
+            def mean(decay: np.ndarray, old: PyTree, new: PyTree) -> PyTree:
+                return jax.tree.map(lambda t, g: like(1 - decay, g) * g + like(decay, g) * t, old, new)
+
+            def corrected(decay: np.ndarray, moment: jax.Array) -> jax.Array:
+                return moment / like(1 - decay**steps, moment)
+
+            def direction(m: jax.Array, v: jax.Array) -> jax.Array:
+                return corrected(self.b1, m) / (jnp.sqrt(corrected(self.b2, v)) + like(self.eps, v))
+
+            mu, nu = mean(self.b1, state.mu, updates), mean(self.b2, state.nu, jax.tree.map(jnp.square, updates))
+            return jax.tree.map(direction, mu, nu), optax.ScaleByAdamState(steps, mu, nu)
+
+        return optax.GradientTransformation(optax.scale_by_adam().init, update)
 
 
 class Transform(Optimiser):

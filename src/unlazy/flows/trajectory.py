@@ -21,7 +21,7 @@ from unlazy._types import PyTree
 from unlazy.data import Dataset
 from unlazy.flows.state import State, Status
 from unlazy.losses import Loss
-from unlazy.networks import Network, Samples
+from unlazy.networks import Network, Samples, plain_numbers
 from unlazy.probes.observation import Observation, Observe
 
 if TYPE_CHECKING:
@@ -144,12 +144,12 @@ class Trajectory:
     @functools.cached_property
     def start(self) -> Network:
         """The network at t = 0, in weights."""
-        return eqx.combine(self.run_state.first, self.run_state.frozen).restore()
+        return plain_numbers(eqx.combine(self.run_state.first, self.run_state.frozen).restore())
 
     @functools.cached_property
     def final(self) -> Network:
         """The network where the run ended, in weights."""
-        return eqx.combine(self.run_state.state.trained, self.run_state.frozen).restore()
+        return plain_numbers(eqx.combine(self.run_state.state.trained, self.run_state.frozen).restore())
 
     def to_xarray(self) -> xr.Dataset:
         """Return the results of the probes as labelled arrays with the dimension ``time`` first.

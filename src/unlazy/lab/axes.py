@@ -20,19 +20,12 @@ _TRIES = 100  # draws for each point that is wanted, before a random part is sai
 
 
 def flat(table: Any, where: str, leaf: Callable[[Any], bool]) -> Fields:
-    """Return the fields of a table that may be written as ``"network.width"`` or, nested, as ``network.width``.
+    """Return the fields of a table, which may be written as ``"network.width"`` or, nested, as ``network.width``.
 
-    Parameters
-    ----------
-    table
-        The table.
-    where
-        Its place in the file, for error messages.
-    leaf
-        Whether something is the value of a field, and not a table of fields.
+    ``leaf`` tells the value of a field from a table of fields; ``where`` is the place in the file, for error messages.
     """
     if not isinstance(table, Mapping):
-        raise UserError(f"{where}: a table of fields is wanted, not {short(table)}.")
+        raise UserError(f"{where}: expected a table of fields, not {short(table)}.")
 
     def walk(node: Any, name: str) -> Iterator[tuple[str, Any]]:
         if not isinstance(node, Mapping) or "kind" in node or leaf(node):
@@ -58,15 +51,9 @@ def is_range(node: Any) -> bool:
 
 
 def values_of(given: Any, where: str) -> list[Any]:
-    """Return the values of one axis: a list, or evenly spaced numbers between two ends.
+    """Return the values of one axis: those of a list, or evenly spaced numbers between two ends.
 
-    Parameters
-    ----------
-    given
-        A list, or a table with ``from``, ``to``, ``count`` and ``spacing`` (``"linear"``, the default, or ``"log"``).
-        If both ends are written as whole numbers, all values are rounded to whole numbers.
-    where
-        The place in the file, for error messages.
+    If both ends are written as whole numbers, all values are rounded to whole numbers.
     """
     if isinstance(given, list):
         found = given
@@ -74,7 +61,7 @@ def values_of(given: Any, where: str) -> list[Any]:
         found = _spaced(given, where)
     else:
         how = 'a list of values, or { from = 0.1, to = 10.0, count = 5, spacing = "log" }'
-        raise UserError(f"{where}: {how} is wanted, not {short(given)}.")
+        raise UserError(f"{where}: expected {how}, not {short(given)}.")
     if not found:
         raise UserError(f"{where}: the list is empty, so there is nothing to run: give at least one value.")
     seen: dict[str, int] = {}
@@ -109,13 +96,7 @@ def _number(value: Any) -> bool:
 
 
 def key_of(value: Any) -> str:
-    """Return text that is equal for equal values, whether 1 or 1.0 is written.
-
-    Parameters
-    ----------
-    value
-        A value of a field.
-    """
+    """Return text that is equal for equal values of a field, whether 1 or 1.0 is written."""
 
     def plain(one: Any) -> Any:
         if isinstance(one, Mapping):
@@ -131,29 +112,13 @@ def key_of(value: Any) -> str:
 
 
 def grid(table: Any, where: str = "sweep.grid") -> list[list[Fields]]:
-    """Return one part for each field, with a point for each of its values.
-
-    Parameters
-    ----------
-    table
-        A list, or a range, for each field.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part for each field, with a point for each value in its list or range."""
     given = flat(table, where, is_range)
     return [[{field: one} for one in values_of(value, f"{where}.{field}")] for field, value in given.items()]
 
 
 def zipped(table: Any, where: str = "sweep.zip") -> list[Fields]:
-    """Return one part that takes the first values of all fields together, then the second values, and so on.
-
-    Parameters
-    ----------
-    table
-        A list, or a range, for each field, all of the same length.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part that takes the first values of all lists together, then the second values, and so on."""
     given = flat(table, where, is_range)
     if not given:
         raise UserError(f"{where}: there is no field in it.")
@@ -161,7 +126,7 @@ def zipped(table: Any, where: str = "sweep.zip") -> list[Fields]:
     for field, value in given.items():
         lists[field] = _spaced(value, f"{where}.{field}") if is_range(value) else value
         if not isinstance(lists[field], list) or not lists[field]:
-            raise UserError(f"{where}.{field}: a list of at least one value is wanted, not {short(value)}.")
+            raise UserError(f"{where}.{field}: expected a list of at least one value, not {short(value)}.")
     lengths = {field: len(one) for field, one in lists.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{field} has {count}" for field, count in lengths.items())
@@ -179,20 +144,13 @@ _LAWS: dict[str, Callable[[np.random.Generator, Any, Any], Any]] = {
 
 
 def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
-    """Return one part of randomly drawn points, all different; with a larger ``count`` the first ones stay the same.
+    """Return one part of ``count`` different random points; with a larger ``count`` the first ones stay the same.
 
-    Parameters
-    ----------
-    table
-        ``count``, ``seed`` (0 if omitted), and for each field ``{ uniform = [low, high] }``, ``log-uniform``,
-        ``integer``, ``log-integer`` (both ends included) or ``{ choice = [...] }``.
-    limit
-        The largest ``count`` that is allowed.
-    where
-        The place in the file, for error messages.
+    The table has ``count``, ``seed`` (0 if omitted), and a law for each field: ``{ uniform = [low, high] }``,
+    ``log-uniform``, ``integer``, ``log-integer`` (both ends included) or ``{ choice = [...] }``.
     """
     if not isinstance(table, Mapping):
-        raise UserError(f"{where}: a table with count and fields is wanted, not {short(table)}.")
+        raise UserError(f"{where}: expected a table with count and fields, not {short(table)}.")
     known = {*_LAWS, "choice"}
     rest = {name: one for name, one in table.items() if name not in ("count", "seed")}
     given = flat(rest, where, lambda node: len(node) == 1 and isinstance(next(iter(node.values())), list))
@@ -200,7 +158,7 @@ def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
     seed: Any = table.get("seed", 0)
     for name, value, least in (("count", count, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"{where}.{name}: a whole number of at least {least} is wanted, not {short(value)}.")
+            raise UserError(f"{where}.{name}: expected a whole number of at least {least}, not {short(value)}.")
     if count > limit:
         raise UserError(f"{where}.count: {count:,} points are more than the limit of {limit:,}: raise it with --limit.")
     if not given:
@@ -237,17 +195,9 @@ def _draw(name: str, ends: Any, where: str) -> Callable[[np.random.Generator], A
 
 
 def explicit(tables: Any, where: str = "sweep.points") -> list[Fields]:
-    """Return one part of the given points.
-
-    Parameters
-    ----------
-    tables
-        A list of tables, each with values of the same fields.
-    where
-        The place in the file, for error messages.
-    """
+    """Return one part of the given points, which must all have the same fields."""
     if not isinstance(tables, list) or not tables:
-        raise UserError(f"{where}: a list of tables of fields is wanted, not {short(tables)}.")
+        raise UserError(f"{where}: expected a list of tables of fields, not {short(tables)}.")
     found = [flat(one, f"{where}[{index}]", lambda _: False) for index, one in enumerate(tables)]
     for index, one in enumerate(found):
         lacking = [field for field in found[0] if field not in one]
@@ -261,12 +211,6 @@ def explicit(tables: Any, where: str = "sweep.points") -> list[Fields]:
 
 
 def product(parts: list[list[Fields]]) -> Iterator[Fields]:
-    """Combine each point of a part with each of the others; the last part changes fastest.
-
-    Parameters
-    ----------
-    parts
-        The parts, with different fields.
-    """
+    """Combine each point of a part with each of the others; the last part changes fastest."""
     for chosen in itertools.product(*parts):
         yield {field: value for one in chosen for field, value in one.items()}

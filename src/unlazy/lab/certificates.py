@@ -179,13 +179,7 @@ def kept(folder: Path) -> list[Kept]:
 
 
 def read_certificates(path: Path) -> Kept:
-    """Read stored certificates of one recipe, and verify their checksum, which older files do not have.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """Read stored certificates of one recipe, and verify their checksum, which older files do not have."""
     try:
         return msgspec.convert(unseal(parse_json(read_text(path)))[0], Kept)
     except (ValueError, OSError) as error:

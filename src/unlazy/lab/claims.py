@@ -3,6 +3,7 @@
 A process that computes a trajectory holds a claim on it: a small file that names the process and machine and is touched
 every few seconds. Other processes compute something else meanwhile, or wait. A claim is dead if its process has ended
 (on the same machine) or if it has not been touched for `LIMIT` seconds; then exactly one other process takes it over.
+A process that runs many recipes also shows that it is there, so that others leave some of the work to it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,14 @@ from unlazy._files import atomic_write
 
 LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
 _BEAT = 5.0  # seconds between two touches
+_PRESENT = ".present.claim"
 
 
 @contextlib.contextmanager
 def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Claim those of ``paths`` that are free for the duration of the block, and yield them.
 
-    Parameters
-    ----------
-    paths
-        The claims.
-    touched
-        Other files that are touched like the claims, to show that this process is alive; they need not exist.
+    The files in ``touched`` are touched like the claims, to show that this process is alive; they need not exist.
     """
     mine = {path: note for path in paths if (note := _take(path)) is not None}
     done = threading.Event()
@@ -51,6 +48,29 @@ def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Pa
             with contextlib.suppress(OSError):
                 if path.read_bytes() == note:  # otherwise it was taken over while this process was suspended
                     path.unlink()
+
+
+@contextlib.contextmanager
+def present(folder: Path) -> Iterator[None]:
+    """Show, for the duration of the block, that this process shares the work in a folder of claims."""
+    with claimed([folder / f"{secrets.token_hex(8)}{_PRESENT}"]):
+        yield
+
+
+def sharers(folder: Path) -> list[tuple[str, bool]]:
+    """Return the processes that share the work in a folder of claims, in the same order everywhere.
+
+    Each has a name, and whether it is this process.
+    """
+    found = []
+    for path in sorted(folder.glob(f"*{_PRESENT}")):
+        with contextlib.suppress(OSError):
+            note = path.read_bytes()
+            if _dead(note, path.stat().st_mtime):
+                path.unlink()
+            else:
+                found.append((path.name, f'"pid": {os.getpid()},'.encode() in note))
+    return found
 
 
 @contextlib.contextmanager
@@ -127,15 +147,7 @@ def _dead(note: bytes, touched: float) -> bool:
 
 
 def ended(claim: Any, touched: float) -> bool:
-    """Whether a process has ended, or has shown no sign of life for `LIMIT` seconds.
-
-    Parameters
-    ----------
-    claim
-        What `this_process` returned there.
-    touched
-        When it last touched its file, in seconds since 1970.
-    """
+    """Whether a process, as `this_process` describes it, has ended or not ``touched`` its file for `LIMIT` seconds."""
     if time.time() - touched > LIMIT:
         return True
     try:

@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unlazy._errors import UserError, suggest
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
 _TIMEOUT = 20.0  # seconds in which a scheduler answers
-_LOOK = 2.0  # seconds between two looks at the progress of runs
+_EVERY = 2.0  # seconds between two reports of progress
 _BATCH_SYSTEMS = {  # their modules and classes
     "slurm": ("dask_jobqueue", "SLURMCluster"),
     "pbs": ("dask_jobqueue", "PBSCluster"),
@@ -85,7 +84,7 @@ class Dask(Engine):
             if places:
                 wish = {"workers": [places[shapes.index(task.shape) % len(places)]], "allow_other_workers": True}
             waiting[self._client.submit(perform_anywhere, task.json(), pure=False, **wish)] = task
-        looked = 0.0
+        reported = 0.0
         try:
             while waiting:
                 check()
@@ -99,8 +98,8 @@ class Dask(Engine):
                 for future in ended:
                     task = waiting.pop(future)
                     yield task, self._outcome(distributed, task, future)
-                if time.monotonic() - looked > _LOOK:
-                    looked = time.monotonic()
+                if time.monotonic() - reported > _EVERY:
+                    reported = time.monotonic()
                     self._tell(lab, waiting.values())
         finally:
             self._client.cancel(list(waiting))
@@ -118,7 +117,7 @@ class Dask(Engine):
             return Report(outcomes=dict.fromkeys(task.recipes, sentence))
 
     def _lost(self, why: str) -> UserError:
-        kept = "What was computed is stored, and the same command goes on from there."
+        kept = "What was computed is stored, and the same command continues from there."
         return UserError(f"The connection to the scheduler at '{self.address}' was lost ({why}). {kept}")
 
     def _tell(self, lab: Lab, tasks: Any) -> None:
@@ -128,9 +127,7 @@ class Dask(Engine):
             if note.digest in ours:
                 lab.tell(parse(json.loads(ours[note.digest])), min(note.share, 0.999), f"t = {note.clock:g}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Close the connection. Tasks that a worker has begun go on there, and what they compute is stored."""
         if self._client is not None:
             self._client.close(timeout=_TIMEOUT)
@@ -200,8 +197,6 @@ class BatchSystem(Dask):
             self._cluster.close(timeout=_TIMEOUT)
             self._cluster = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def close(self) -> None:
+        super().close()
         self._end()

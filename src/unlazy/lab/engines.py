@@ -1,16 +1,7 @@
 """Engines: what carries out tasks. In this process, in worker processes on this machine, or whatever you write.
 
 An engine of your own derives from `Engine`, hands ``task.json()`` to `perform` wherever it likes, and yields each task
-with the `Report` that comes back, or with `Lost` if nothing does:
-
->>> class Threads(Engine):
-...     workers = 2
-...
-...     def run(self, lab, tasks):
-...         with ThreadPoolExecutor(self.workers) as pool:
-...             for task, text in zip(tasks, pool.map(perform, [task.json() for task in tasks])):
-...                 yield task, decode(text)
->>> lab.run_all(recipes, engine=Threads())
+with the `Report` that comes back, or with `Lost` if nothing does; docs/clusters.md has an example.
 """
 
 from __future__ import annotations
@@ -24,7 +15,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -36,12 +26,12 @@ from unlazy.lab.tasks import Lost, Report, Task, perform, perform_anywhere
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
-_WAIT = 0.2  # seconds between two looks at signals
+_WAIT = 0.2  # seconds after which signals are noticed
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Engine(abc.ABC):
-    """Carries out tasks; as a context, it holds on to its workers.
+    """Carries out tasks; as a context, it holds on to its workers until the end of the block.
 
     Attributes
     ----------
@@ -66,9 +56,10 @@ class Engine(abc.ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """Let go of the workers; on an interruption they save their state first."""
         return
 
@@ -146,9 +137,7 @@ class Local(Engine):
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         return task, Lost(how, member.begun)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         members = [member for member in self._members if member is not None]
         self._members = [None] * self.workers
         for member in members:

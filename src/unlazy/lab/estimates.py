@@ -8,9 +8,11 @@ many shapes for that, it is scaled by the number of parameters times the number 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -25,14 +27,15 @@ from unlazy.lab.models import rate_of
 from unlazy.lab.recipe import Recipe, draw_data, parse
 from unlazy.lab.sections import build
 from unlazy.lab.sweep import Point
+from unlazy.lab.tasks import without_numbers
 from unlazy.lab.work import plan
 
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
-_BUDGET = 8.0  # seconds for compiling and timing gradients
-_MOST_FILES = 1000  # stored runs that are looked at
-_GUESS = 500  # gradients of a flow with error control, if no stored run tells
+_BUDGET = 2.0  # seconds for compiling and timing gradients
+_MOST_FILES = 200  # stored runs that are read, the newest ones
+_GUESS = 500  # gradients of a flow with error control, if there is no stored run
 _LARGE = 2e9  # bytes above which a gradient is not timed
 _ENOUGH = 0.05  # seconds of timing
 
@@ -74,13 +77,7 @@ class Preview(NamedTuple):
     compiling: float
 
     def count(self, state: str) -> int:
-        """Return the number of runs in a state.
-
-        Parameters
-        ----------
-        state
-            ``"stored"``, ``"in part"`` or ``"new"``.
-        """
+        """Return the number of runs that are ``"stored"``, ``"in part"`` or ``"new"``."""
         return sum(row.state == state for row in self.rows)
 
     @property
@@ -105,15 +102,7 @@ class Cost(NamedTuple):
 
 
 def state_of(lab: Lab, recipe: Recipe) -> str:
-    """Return how much of a recipe is stored: ``"stored"``, ``"in part"`` or ``"new"``; nothing is computed.
-
-    Parameters
-    ----------
-    lab
-        The lab.
-    recipe
-        The recipe.
-    """
+    """Return how much of a recipe is stored: ``"stored"``, ``"in part"`` or ``"new"``; nothing is computed."""
     if lab.fresh:
         return "new"
     identity = identify(recipe)
@@ -122,23 +111,17 @@ def state_of(lab: Lab, recipe: Recipe) -> str:
 
 
 def preview(lab: Lab, points: Sequence[Point]) -> Preview:
-    """Say what a sweep would compute, and estimate time and memory.
-
-    Parameters
-    ----------
-    lab
-        The lab with the store in which results would be found.
-    points
-        The points of the sweep.
-    """
+    """Say what a sweep would compute, and estimate time and memory."""
     states = [state_of(lab, point.recipe) for point in points]
-    needed = [point.recipe for point, state in zip(points, states, strict=True) if state != "stored"]
+    shapes = [shape_of(point.recipe) for point in points]
+    needed = {
+        shape: point.recipe for point, state, shape in zip(points, states, shapes, strict=True) if state != "stored"
+    }
     known, gradients = _stored(lab, needed)
-    costs, compiling = _costs([one for one in needed if shape_of(one) not in known])
+    costs, compiling = _costs({shape: one for shape, one in needed.items() if shape not in known})
     rows, guessed, failed = [], False, False
-    for point, state in zip(points, states, strict=True):
-        recipe, shape = point.recipe, shape_of(point.recipe)
-        steps = _steps(recipe)
+    for point, state, shape in zip(points, states, shapes, strict=True):
+        recipe, steps = point.recipe, _steps(point.recipe)
         if state == "stored":
             rows.append(Row(point, state, 0.0, 0.0))
         elif shape in known:
@@ -151,7 +134,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
             failed = True
             rows.append(Row(point, state, None, None))
     basis = []
-    if any(shape_of(one) in known for one in needed):
+    if any(shape in known for shape in needed):
         basis.append("Times come from stored runs of the same shape, compiling included.")
     if costs:
         basis.append(
@@ -165,54 +148,51 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
 
 
 def shape_of(recipe: Recipe) -> str:
-    """Return text that is equal for recipes whose arrays have the same shapes, as far as their tables tell.
-
-    Parameters
-    ----------
-    recipe
-        The recipe.
-    """
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(one) for name, one in value.items()}
-        if isinstance(value, list):
-            return [plain(one) for one in value]
-        return "number" if isinstance(value, float) else value
-
-    table = json.loads(recipe.json())
-    return json.dumps({name: plain(table[name]) for name in ("data", "network", "flow", "dtype")}, sort_keys=True)
+    """Return text that is equal for recipes whose arrays have the same shapes, as far as their tables tell."""
+    return without_numbers({name: getattr(recipe, name) for name in ("data", "network", "flow", "dtype")})
 
 
 def _steps(recipe: Recipe) -> float | None:
     """Return the number of gradients of descent; None for flows that choose their own steps."""
+    rate = _rate(json.dumps(recipe.flow, default=str))
+    return None if rate is None else max(1.0, float(recipe.grid()[-1]) / rate)
+
+
+@functools.lru_cache(1024)
+def _rate(flow: str) -> float | None:
+    """Return the learning rate of a flow, which is given as JSON; None if it has none or cannot be made."""
     with contextlib.suppress(UserError):
-        rate = rate_of(build(recipe.flow, "flow", "flow"))
-        return None if rate is None else max(1.0, float(recipe.grid()[-1]) / rate)
+        return rate_of(build(json.loads(flow), "flow", "flow"))
     return None
 
 
-def _stored(lab: Lab, needed: Sequence[Recipe]) -> tuple[dict[str, float], float]:
+def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, float], float]:
     """Return seconds per seed (and per gradient of descent) by shape, and the usual number of gradients otherwise."""
-    wanted, found, counts = {shape_of(one) for one in needed}, {}, []
-    kinds = {json.dumps(one.flow).partition(",")[0] for one in needed}
-    paths = sorted(lab.store.folder.glob("*.nc"))[-_MOST_FILES:] if wanted else []
-    for path in paths:
+    found: dict[str, list[float]] = {}
+    counts: list[float] = []
+    kinds = {json.dumps(one.flow, default=str).partition(",")[0] for one in needed.values()}
+    newest = sorted(lab.store.folder.glob("*.nc"), key=_changed, reverse=True)[:_MOST_FILES] if needed else []
+    for path in newest:
         with contextlib.suppress(OSError, KeyError, ValueError, TypeError):
             with h5py.File(path, "r") as file:
-                attributes: dict[str, Any] = dict(file.attrs)
-            recipe, seconds = parse(json.loads(attributes["recipe"])), float(np.max(attributes["seconds"]))
-            shape = shape_of(recipe)
-            if shape in wanted:
-                found.setdefault(shape, []).append(seconds / recipe.seeds / (_steps(recipe) or 1))
-            if json.dumps(recipe.flow).partition(",")[0] in kinds and _steps(recipe) is None:
-                counts.append(float(np.mean(attributes["evaluations"])))
+                text, seconds, evaluations = (file.attrs[name] for name in ("recipe", "seconds", "evaluations"))
+            recipe = parse(json.loads(text))
+            shape, steps = shape_of(recipe), _steps(recipe)
+            if shape in needed:
+                found.setdefault(shape, []).append(float(np.max(seconds)) / recipe.seeds / (steps or 1))
+            if steps is None and json.dumps(recipe.flow, default=str).partition(",")[0] in kinds:
+                counts.append(float(np.mean(evaluations)))
     return {shape: float(np.median(some)) for shape, some in found.items()}, float(np.median(counts or [_GUESS]))
 
 
-def _costs(recipes: Sequence[Recipe]) -> tuple[dict[str, Cost], float]:
+def _changed(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _costs(shapes: Mapping[str, Recipe]) -> tuple[dict[str, Cost], float]:
     """Return the cost of a gradient for each shape, and the time for compiling all of them."""
-    shapes = {shape_of(one): one for one in recipes}
     abstract: dict[str, tuple[Any, Any, float]] = {}
     begun = time.perf_counter()
     for shape, recipe in shapes.items():
@@ -276,18 +256,15 @@ def _measured(network: Any, x: Any, size: float) -> Cost:
         )
         if memory > _LARGE:
             raise MemoryError
-        given = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), (trained, x))
-        keys = jax.tree.map(
-            lambda one: (
-                jax.random.key(0)
-                if jnp.issubdtype(one.dtype, jax.dtypes.prng_key) and not one.shape
-                else jnp.zeros(one.shape, one.dtype)
-            ),
-            arrays,
-        )
-        jax.block_until_ready(compiled(given[0], keys, given[1]))
+        given = jax.tree.map(_zeros, (trained, arrays, x))
+        jax.block_until_ready(compiled(*given))
         count, begun = 0, time.perf_counter()
         while count == 0 or time.perf_counter() - begun < _ENOUGH:
-            jax.block_until_ready(compiled(given[0], keys, given[1]))
+            jax.block_until_ready(compiled(*given))
             count += 1
         return Cost((time.perf_counter() - begun) / count, memory, compiling, size)
+
+
+def _zeros(shape: Any) -> Any:
+    key = jnp.issubdtype(shape.dtype, jax.dtypes.prng_key)
+    return jax.random.key(0) if key and not shape.shape else jnp.zeros(shape.shape, shape.dtype)

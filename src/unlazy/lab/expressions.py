@@ -13,6 +13,17 @@ import numpy as np
 
 from unlazy._errors import UserError, short, suggest
 
+_LARGEST_POWER = 1e300
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    whole = isinstance(base, int) and isinstance(exponent, int) and exponent >= 0
+    if whole and float(abs(base)) ** exponent < _LARGEST_POWER:  # raises before a number of millions of digits
+        return base**exponent
+    found = np.power(np.asarray(base, float), exponent)
+    return found if np.ndim(found) else float(found)
+
+
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -20,6 +31,7 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.Pow: _power,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
@@ -53,7 +65,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
 }
 _LONGEST = 500  # characters
-_LARGEST_POWER = 1e300
 
 
 class Expression:
@@ -81,51 +92,41 @@ class Expression:
         try:
             if len(text) > _LONGEST:
                 raise ValueError
-            self._tree = ast.parse(text.strip(), mode="eval").body
+            tree = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise UserError(f"{where}: {short(text)} is not an arithmetic expression.") from None
-        self._check(self._tree)
+        self._value = self._compiled(tree)
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
 
-    def _check(self, node: ast.AST) -> None:
+    def _compiled(self, node: ast.AST) -> Callable[[Mapping[str, Any]], Any]:
+        """Return a node of the syntax tree as a function of the values by name; refuse what is not arithmetic."""
         match node:
             case ast.Constant(value=bool() | str() | bytes() | None):
-                self._refuse(node)
-            case ast.Constant(value=int() | float()):
                 pass
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS or isinstance(op, ast.Pow):
-                self._check(left)
-                self._check(right)
+            case ast.Constant(value=int() | float() as value):
+                return lambda values: value
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                combine, first, second = _OPERATORS[type(op)], self._compiled(left), self._compiled(right)
+                return lambda values: combine(first(values), second(values))
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-                self._check(operand)
+                sign, inner = _OPERATORS[type(op)], self._compiled(operand)
+                return lambda values: sign(inner(values))
             case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments, keywords=[]):
                 if name not in _FUNCTIONS:
                     raise UserError(f"{self.where}: there is no function '{name}'. {suggest(name, _FUNCTIONS)}")
-                for one in arguments:
-                    self._check(one)
-            case ast.Name() | ast.Attribute():
-                name = _dotted(node)
-                if name is None:
-                    self._refuse(node)
-                elif name not in _CONSTANTS and name not in self.names:
-                    self.names.append(name)
-            case _:
-                self._refuse(node)
-
-    def _refuse(self, node: ast.AST) -> None:
+                function, each = _FUNCTIONS[name], [self._compiled(one) for one in arguments]
+                return lambda values: function(*(one(values) for one in each))
+            case ast.Name() | ast.Attribute() if (dotted := _dotted(node)) is not None:
+                if dotted not in _CONSTANTS and dotted not in self.names:
+                    self.names.append(dotted)
+                return lambda values: values[dotted] if dotted in values else _CONSTANTS[dotted]
         allowed = "numbers, fields, + - * / // % ** and functions such as sqrt"
         raise UserError(f"{self.where}: '{ast.unparse(node)}' is not allowed in an expression: use {allowed}.")
 
     def __call__(self, values: Mapping[str, Any]) -> Any:
-        """Evaluate the expression.
-
-        Parameters
-        ----------
-        values
-            Numbers or arrays by name. Names that are missing, and values that are not numbers, raise a `UserError`.
-        """
+        """Evaluate with numbers or arrays by name; a missing name, or another value, raises a `UserError`."""
         for name in self.names:
             if name not in values:
                 raise UserError(f"{self.where}: '{name}' is not known here. {suggest(name, values)}")
@@ -133,34 +134,10 @@ class Expression:
                 raise UserError(f"{self.where}: '{name}' is {short(values[name])}, which is not a number.")
         try:
             with np.errstate(all="ignore"):
-                found = self._value(self._tree, values)
+                found = self._value(values)
         except (ArithmeticError, ValueError, TypeError) as error:
             raise UserError(f"{self.where}: {short(self.text)} has no value here ({error}).") from None
         return found if np.ndim(found) or isinstance(found, int) else float(found)
-
-    def _value(self, node: ast.AST, values: Mapping[str, Any]) -> Any:
-        match node:
-            case ast.Constant(value=value):
-                return value
-            case ast.BinOp(left=left, op=ast.Pow(), right=right):
-                return _power(self._value(left, values), self._value(right, values))
-            case ast.BinOp(left=left, op=op, right=right):
-                return _OPERATORS[type(op)](self._value(left, values), self._value(right, values))
-            case ast.UnaryOp(op=op, operand=operand):
-                return _OPERATORS[type(op)](self._value(operand, values))
-            case ast.Call(func=ast.Name(id=name), args=arguments):
-                return _FUNCTIONS[name](*(self._value(one, values) for one in arguments))
-            case _:
-                name = str(_dotted(node))
-                return values[name] if name in values else _CONSTANTS[name]
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    whole = isinstance(base, int) and isinstance(exponent, int) and exponent >= 0
-    if whole and float(abs(base)) ** exponent < _LARGEST_POWER:  # raises before a number of millions of digits
-        return base**exponent
-    found = np.power(np.asarray(base, float), exponent)
-    return found if np.ndim(found) else float(found)
 
 
 def _dotted(node: ast.AST) -> str | None:

@@ -49,15 +49,7 @@ def with_field(table: Mapping[str, Any], field: str, value: Any) -> dict[str, An
 
 
 def field_value(table: Mapping[str, Any], field: str) -> Any:
-    """Return the value of a field of a recipe's table.
-
-    Parameters
-    ----------
-    table
-        The recipe as a table.
-    field
-        The name of the field, as in `with_field`.
-    """
+    """Return the value of a field, named as in `with_field`, of a recipe's table."""
     node: Any = dict(table)
     for depth, part in enumerate(field.split(".")):
         node = {"kind": node} if isinstance(node, str) else node
@@ -75,13 +67,7 @@ def field_value(table: Mapping[str, Any], field: str) -> Any:
 
 
 def fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all fields that a recipe's table sets, with their values.
-
-    Parameters
-    ----------
-    table
-        The recipe as a table.
-    """
+    """Return all fields that a recipe's table sets, with their values."""
 
     def walk(node: Any, name: str) -> dict[str, Any]:
         if not isinstance(node, dict):
@@ -172,11 +158,6 @@ def lists_in(table: Mapping[str, Any]) -> dict[str, list[Any]]:
 
     The type of an option decides: a list for an option that takes lists, such as ``channels``, or whose type is not
     known, is one value.
-
-    Parameters
-    ----------
-    table
-        The recipe as a table.
     """
     found = {name: table[name] for name in (*_SECTIONS, *_NUMBERS) if isinstance(table.get(name), list)}
     for name, kind in _SECTIONS.items():

@@ -149,16 +149,9 @@ def combine(
 ) -> xr.Dataset:
     """Put runs into one dataset, as `gather` describes.
 
-    Parameters
-    ----------
-    points
-        The values of the swept fields of each point, by name. Points with the same values differ in their seeds.
-    runs
-        The index of the point, the name and the result of every run; each is read when it is asked for.
-    derived
-        Values of further fields of each point, which become coordinates.
-    probes, grid
-        As for `gather`.
+    ``points`` are the values of the swept fields of each point; points with the same values differ in their seeds.
+    ``runs`` are the index of the point, the name and the result of every run, each read when it is asked for.
+    ``derived`` are values of further fields of each point, which become coordinates.
     """
     layout = _layout(points, grid)
     dims: dict[str, tuple[str, ...]] = {}

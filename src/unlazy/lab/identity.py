@@ -288,17 +288,9 @@ def _source(module: str, member: Any) -> str:
 
 
 def fingerprint(section: Section) -> dict[str, str]:
-    """Return the SHA-256 of every data file that a section reads, by path.
+    """Return the SHA-256 of every file that the section ``data`` of a recipe reads, by path.
 
-    Parameters
-    ----------
-    section
-        The section ``data`` of a recipe. Its maker declares by `unlazy.data.reads` which files it reads.
-
-    Returns
-    -------
-    dict
-        Empty where no file is read, or where it would first have to be downloaded.
+    Its maker declares these files by `unlazy.data.reads`. Files that would first have to be downloaded are left out.
     """
     name, options = sections.split(section)
     if name is None:
@@ -311,15 +303,7 @@ def fingerprint(section: Section) -> dict[str, str]:
 def sources(given: Any) -> dict[str, str]:
     """Return the SHA-256 of the source file of every module outside unlazy that defines members of a recipe.
 
-    Parameters
-    ----------
-    given
-        Sections of a recipe, in any nesting of tables and lists.
-
-    Returns
-    -------
-    dict
-        Hashes by name of module, including the modules of base classes.
+    Sections may be nested in tables and lists. The modules of base classes are included.
     """
     found: dict[str, str] = {}
     for word in filter(lambda leaf: isinstance(leaf, str), jax.tree.leaves(given)):

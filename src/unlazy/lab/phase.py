@@ -1,14 +1,6 @@
 """Phase diagrams: two fields of a recipe against a quantity of its runs, computed only near the boundary.
 
-[sweep]
-network.readout = { from = 0.1, to = 100.0, count = 17, spacing = "log" }
-network.width = { from = 16, to = 1024, count = 13, spacing = "log" }
-
-[phase]
-measure = "kernel.drift"
-threshold = 0.1
-names = ["lazy", "rich"]
-theory = "network.readout = 10"
+The file is a sweep over two fields with a section ``[phase]``; docs/sweeps.md has an example.
 """
 
 from __future__ import annotations
@@ -81,7 +73,7 @@ class Phase:
         if len(self.sweep) != np.prod([len(self.sweep.axes()[one]) for one in fields]):
             raise UserError("phase: the two fields must form a grid: give each a list in [sweep].")
         if isinstance(self.coarse, bool) or not isinstance(self.coarse, int) or self.coarse < 2:
-            raise UserError(f"phase.coarse: a whole number of at least 2 is wanted, not {short(self.coarse)}.")
+            raise UserError(f"phase.coarse: expected a whole number of at least 2, not {short(self.coarse)}.")
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
         for name, one in (("x", x), ("y", y)):
@@ -98,12 +90,8 @@ class Phase:
 
         Parameters
         ----------
-        path
-            The file.
-        settings
-            Fields and their values, which replace those of the file.
-        limit
-            The largest number of points of the grid.
+        path, settings, limit
+            As for `Sweep.read`.
         """
         return cls.parse(read_table(path), settings, limit, path.name)
 
@@ -119,14 +107,8 @@ class Phase:
 
         Parameters
         ----------
-        table
-            The content of the file.
-        settings
-            Fields and their values, which replace those of the file.
-        limit
-            The largest number of points of the grid.
-        where
-            A name for the table in error messages.
+        table, settings, limit, where
+            As for `Sweep.parse`.
         """
         sweep = Sweep.parse(table, settings, limit, where)
         with located(where):
@@ -137,9 +119,9 @@ class Phase:
             for name in given:
                 if name not in _SECTION:
                     raise UserError(f"phase: there is no field '{name}'. {suggest(name, _SECTION)}")
-            for name, wanted in (("measure", str), ("x", str), ("y", str), ("value", str), ("theory", str)):
-                if not isinstance(given.get(name, ""), wanted) or (name == "measure" and name not in given):
-                    raise UserError(f"phase.{name}: a text is wanted, not {short(given.get(name))}.")
+            for name in ("measure", "x", "y", "value", "theory"):
+                if not isinstance(given.get(name, ""), str) or (name == "measure" and name not in given):
+                    raise UserError(f"phase.{name}: expected a text, not {short(given.get(name))}.")
             return cls(sweep, measure_of(given), **{name: given[name] for name in _ANSWERED if name in given})
 
     def file_name(self) -> str:

@@ -1,27 +1,6 @@
 """Recipes: an experiment as a typed TOML file, and the digest that names its result.
 
-A recipe names members of the registry and their options; `unlazy list` shows what can be named:
-
-    name = "random labels"
-    seeds = 2
-    probes = ["train-loss", "feature-movement"]
-
-    [data]
-    kind = "random-labels"
-    n = 20
-
-    [network]
-    kind = "two-layer"
-    width = 1024
-    activation = "tanh"
-    scaling = "mean-field"
-
-    [flow]
-    kind = "gradient-flow"
-    loss = { kind = "squared", reduction = "mean" }
-
-    [times]
-    end = 1000.0
+A recipe names members of the registry and their options: `unlazy list` shows them, docs/recipes.md has examples.
 """
 
 from __future__ import annotations
@@ -219,13 +198,7 @@ def read(path: Path, settings: Iterable[tuple[str, Any]] = ()) -> Recipe:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """Read a TOML file as a table, without checking whether it is a recipe.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """Read a TOML file as a table, without checking whether it is a recipe."""
     try:
         text = read_text(path, _LARGEST)
     except FileNotFoundError:

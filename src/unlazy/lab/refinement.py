@@ -16,15 +16,7 @@ Cell = tuple[int, int, int, int]  # first and last index along the first axis, t
 
 
 def coarse_indices(count: int, most: int) -> list[int]:
-    """Return at most ``most`` of the indices 0, ..., count - 1, as evenly spaced as possible, with both ends.
-
-    Parameters
-    ----------
-    count
-        Number of indices.
-    most
-        Number of indices to choose, at least 2.
-    """
+    """Return at most ``most`` of the indices 0 to ``count`` - 1, evenly spaced and with both ends."""
     return sorted(set(np.linspace(0, count - 1, min(most, count)).round().astype(int).tolist()))
 
 
@@ -36,22 +28,8 @@ def refine(
 ) -> list[Cell]:
     """Evaluate points of a grid until every cell that a boundary crosses is as small as the grid allows.
 
-    Parameters
-    ----------
-    shape
-        Number of points along the two axes, each at least 2.
-    coarse
-        Number of points along each axis with which to begin.
-    evaluate
-        Called, round by round, with points that are not known; afterwards ``region`` must know them.
-    region
-        Returns the region to which a point belongs, or None if it has not been evaluated. It may know more points than
-        those that were asked for.
-
-    Returns
-    -------
-    list
-        The cells at the end. All known points of a cell with more than four points belong to one region.
+    ``evaluate`` is called, round by round, with points whose ``region`` is None; afterwards ``region`` must know them,
+    and may know more. All known points of a returned cell with more than four points belong to one region.
     """
     across, up = (coarse_indices(count, coarse) for count in shape)
     cells: list[Cell] = [(a, b, c, d) for a, b in itertools.pairwise(across) for c, d in itertools.pairwise(up)]

@@ -37,14 +37,14 @@ from unlazy.networks import Network
 Told = Callable[[Recipe, float, str], None]  # (recipe, fraction done, what is being done)
 
 _WAIT = 0.2  # seconds before a recipe is tried again that another process is computing
-_KEPT = "What was computed is kept: the same command goes on from there."
+_KEPT = "What was computed is stored: the same command continues from there."
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C was pressed, and the state has been saved."""
 
     def __init__(self, recipe: Recipe, share: float, fresh: bool) -> None:
-        rest = "--fresh starts over" if fresh else "the same command goes on from there"
+        rest = "--fresh starts over" if fresh else "the same command continues from there"
         super().__init__(f"'{recipe.name}' was interrupted at {share:.0%}; {rest}.")
 
 
@@ -185,19 +185,19 @@ class Lab:
         ----------
         sweep
             The sweep.
-        workers
-            Number of processes, as for `run_all`.
-        engine
-            What carries out the work instead, as for `run_all`.
+        workers, engine
+            As for `run_all`.
         part
             ``"i/N"``: only the i-th of N parts of the points, counted from 0.
         """
         points = sweep.points()
         path, manifest = sweep.manifest(self.store, points)
+        wanted = {point.label: point.recipe for point in points}
+        wanted = wanted if part is None else part_of(wanted, part)
+        schedule.check_all(wanted, workers)  # before anything is written
         self.store.prepare()
         manifest.write(path)
-        wanted = {point.label: point.recipe for point in points}
-        return self.run_all(wanted if part is None else part_of(wanted, part), workers, engine)
+        return self.run_all(wanted, workers, engine)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.
@@ -218,7 +218,7 @@ class Lab:
         """
         each = [runs] if isinstance(runs, Trajectory) else list(runs)
         if not each:
-            raise UserError(f"There is no trajectory to keep as '{name}'.")
+            raise UserError(f"There is no trajectory to store as '{name}'.")
         start, flow, data = each[0].start, type(each[0].flow).__name__, each[0].data
         network = getattr(start, "name", type(start).__name__)  # a wrapped model has a name of its own
         description = description or f"{network} trained by {flow} on '{data.name}' ({data.n} samples)"
@@ -256,12 +256,8 @@ class Lab:
 
         Parameters
         ----------
-        sweep
-            The sweep, or the list of its runs, or the file of that list.
-        probes
-            The probes to return; all that have one number per seed and time if omitted.
-        grid
-            Whether each swept field is a dimension, as for `unlazy.lab.gather`.
+        sweep, probes, grid
+            As for `unlazy.lab.gather`.
         """
         return gather(sweep, self.store.folder, probes=probes, grid=grid)
 
@@ -369,7 +365,7 @@ class Lab:
                 lost = (
                     f"Neither the result nor a checkpoint of '{worker.recipe.name}' can be stored, and this run is lost"
                 )
-                before = " An earlier checkpoint is kept." if worker.checkpoint.exists() else ""
+                before = " An earlier checkpoint is still there." if worker.checkpoint.exists() else ""
                 raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
             raise UserError(f"{error} {_KEPT}") from None
         worker.checkpoint.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._signals import check
+from unlazy.lab import claims
 from unlazy.lab.engines import Engine, Local, Serial
 from unlazy.lab.identity import Identity, identify
 from unlazy.lab.made_by import OtherCode
@@ -63,14 +64,7 @@ def run_all(
     for label, recipe in recipes.items() if isinstance(recipes, Mapping) else [(one.name, one) for one in recipes]:
         if labelled.setdefault(label, recipe) != recipe:
             raise UserError(f"Two different recipes are called '{label}': rename one, or give a dictionary.")
-    if workers < 1:
-        raise UserError(f"At least one worker is needed, not {workers}.")
-    identities: dict[str, Identity] = {}
-    for label, recipe in labelled.items():  # every wrong name or option is found before any time is spent
-        try:
-            identities[recipe.digest] = identify(recipe)
-        except UserError as error:
-            raise UserError(f"{label}: {error}" if len(labelled) > 1 else str(error)) from None
+    identities = check_all(labelled, workers)
     distinct = {recipe.digest: recipe for recipe in labelled.values()}
     if engine is None:
         engine = Local(min(workers, len(distinct))) if workers > 1 and len(distinct) > 1 else Serial()
@@ -82,6 +76,19 @@ def run_all(
         sentences = " ".join(f"{label}: {error}" for label, error in errors.items())
         raise UserError(f"{len(errors)} of {len(labelled)} runs failed, and the others are stored. {sentences}")
     return Runs(lab, labelled)
+
+
+def check_all(recipes: Mapping[str, Recipe], workers: int) -> dict[str, Identity]:
+    """Return the identities of recipes by digest; a wrong name or option in any of them raises a `UserError`."""
+    if workers < 1:
+        raise UserError(f"At least one worker is needed, not {workers}.")
+    identities: dict[str, Identity] = {}
+    for label, recipe in recipes.items():
+        try:
+            identities[recipe.digest] = identify(recipe)
+        except UserError as error:
+            raise UserError(f"{label}: {error}" if len(recipes) > 1 else str(error)) from None
+    return identities
 
 
 class Schedule:
@@ -108,10 +115,11 @@ class Schedule:
                 self.failed[digest] = error
         waiting = {digest: one for digest, one in self.recipes.items() if digest not in self.stored | {*self.failed}}
         if not waiting:
+            claims.sharers(self.lab.store.claims)  # which removes what a killed process has left
             return self.failed
         self.lab.store.prepare()
         try:
-            with self.engine:
+            with self.engine, claims.present(self.lab.store.claims):
                 tasks = plan_tasks(self.lab, waiting, self.together, self.engine.workers)
                 while tasks:
                     tasks = self._round(tasks)
@@ -119,7 +127,7 @@ class Schedule:
             if len(self.recipes) == 1:
                 raise
             done = f"{len(self.stored)} of {len(self.recipes)} runs are stored"
-            raise KeyboardInterrupt(f"Interrupted: {done}, and the same command goes on from there.") from stop
+            raise KeyboardInterrupt(f"Interrupted: {done}, and the same command continues from there.") from stop
         return self.failed
 
     def _round(self, tasks: list[Task]) -> list[Task]:

@@ -298,21 +298,9 @@ def _is_plain(hint: Any) -> bool:
 
 
 def explain(message: str, form: type[msgspec.Struct] | None = None, words: Sequence[str] = ()) -> tuple[str, str]:
-    """Turn a validation message of msgspec into a place and a sentence.
+    """Turn a validation message of msgspec into a place (".times.end", or nothing) and a sentence.
 
-    Parameters
-    ----------
-    message
-        The message of a `msgspec.ValidationError`.
-    form
-        The structure that was being read, whose fields and their literals are suggested.
-    words
-        The allowed literals, if they are not those of a field of ``form``.
-
-    Returns
-    -------
-    tuple
-        The place (".times.end", or nothing) and a sentence, with a suggestion where there is one.
+    The fields and literals of ``form``, the structure that was being read, are suggested, or else ``words``.
     """
     what, _, place = message.partition(" - at `$")
     place = place.rstrip("`")

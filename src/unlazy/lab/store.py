@@ -86,9 +86,14 @@ class Store:
         """Store a view atomically in a given file."""
         return write(run, path)
 
+    @property
+    def claims(self) -> Path:
+        """The folder of claims."""
+        return self.folder / "trajectories"
+
     def claim(self, trajectory: str) -> Path:
         """Return the path of the claim on a trajectory."""
-        return self.folder / "trajectories" / f"{trajectory[:32]}.claim"
+        return self.claims / f"{trajectory[:32]}.claim"
 
     def tracks(self, trajectory: str) -> list[Track]:
         """Read all tracks of a trajectory, without their snapshots and states."""
@@ -111,12 +116,7 @@ class Store:
 def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
     """Combine seeds: dimensions seed and (unless observed at the end only) time first, then those of the probe.
 
-    Parameters
-    ----------
-    found
-        The tracks by seed, which may have more times and probes. A seed that ended before others is padded with NaN.
-    identity
-        The times and probes to use.
+    Tracks may have more times and probes than ``identity`` asks for. A seed that ended early is padded with NaN.
     """
     each, chosen = list(found.values()), [track.select(identity.times) for track in found.values()]
     longest, (indices, _) = max(zip(each, chosen, strict=True), key=lambda one: len(one[1][0]))

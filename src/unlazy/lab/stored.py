@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -39,8 +40,7 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
-        _check_contents(path)
-        run = _netcdf.read(path)
+        run = _netcdf.read(path, _Inspection(path))
     except FileNotFoundError:
         raise UserError(f"There is no stored run at '{path}'.") from None
     except UserError:
@@ -62,8 +62,9 @@ def read_run(path: Path) -> xr.Dataset:
 def _odd(run: xr.Dataset) -> str:
     """Say what is odd about a run that has a checksum; empty for a run as `assemble` and `Lab.keep` make them."""
     for name in ("seed", "time"):
-        values = run[name].values if name in run.coords else np.zeros(0)
-        if run[name].dims != (name,) if values.size else True:
+        variable = run.variables[name] if name in run.coords else None
+        values = np.zeros(0) if variable is None else variable.values
+        if variable is None or not values.size or variable.dims != (name,):
             return f"it has no coordinate '{name}'"
         if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
             return f"the coordinate '{name}' is not finite numbers"
@@ -84,44 +85,41 @@ def _is_hdf5(path: Path) -> bool:
         return False
 
 
-def _check_contents(path: Path) -> None:
-    """Refuse a file that reaches other files, or that asks for more memory than its own size and 64 MiB.
+class _Inspection:
+    """Refuses a file that reaches other files, or that asks for more memory than its own size and 64 MiB.
 
     Stored runs are arrays of numbers in one group, not compressed. External storage, virtual arrays and links could
     read any file; arrays that are declared but not stored, or compressed, could ask for any amount of memory.
     """
-    room = path.stat().st_size + _MORE_THAN_FILE
 
-    def refuse(name: str, what: str) -> UserError:
-        return UserError(f"'{path}' is refused: '{name}' {what}, which no run stored by unlazy does: move it away.")
+    def __init__(self, path: Path) -> None:
+        self.path, self.room = path, path.stat().st_size + _MORE_THAN_FILE
 
-    with h5py.File(path, "r") as file:
-        for name in map(str, file):
-            if not isinstance(file.get(name, getlink=True), h5py.HardLink):
-                raise refuse(name, "is a link")
-            item = file[name]
-            if not isinstance(item, h5py.Dataset) or item.dtype.kind == "O":
-                raise refuse(name, "is not an array of numbers")
-            if item.external or item.is_virtual:
-                raise refuse(name, "is stored in another file")
-            room -= max(item.nbytes, math.prod(item.chunks or ()) * item.dtype.itemsize if item.chunks else 0)
-            if room < 0:
-                raise refuse(name, "asks for much more memory than the file has bytes")
-        for owner in (file, *(file[name] for name in file)):
-            for name in owner.attrs:
-                shape = owner.attrs.get_id(name).shape
-                if shape is not None and math.prod(shape) > _LONGEST:
-                    raise refuse(name, "is an attribute of too many entries")
+    def __call__(self, name: str, stored: Any) -> None:
+        """Check one array or attribute."""
+        if isinstance(stored, h5py.h5a.AttrID):
+            if math.prod(stored.shape) > _LONGEST:
+                raise self._refusal(name, "is an attribute of too many entries")
+            return
+        if stored is None:
+            raise self._refusal(name, "is a link")
+        if not isinstance(stored, h5py.h5d.DatasetID) or stored.dtype.kind == "O":
+            raise self._refusal(name, "is not an array of numbers")
+        plan, size = stored.get_create_plist(), stored.dtype.itemsize
+        if plan.get_external_count() or plan.get_layout() == h5py.h5d.VIRTUAL:
+            raise self._refusal(name, "is stored in another file")
+        chunk = plan.get_chunk() if plan.get_layout() == h5py.h5d.CHUNKED else (0,)
+        self.room -= size * max(math.prod(stored.shape), math.prod(chunk))
+        if self.room < 0:
+            raise self._refusal(name, "asks for much more memory than the file has bytes")
+
+    def _refusal(self, name: str, what: str) -> UserError:
+        where = f"'{self.path}' is refused: '{name}' {what}"
+        return UserError(f"{where}, which no run stored by unlazy does: move it away.")
 
 
 def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
-    """Yield stored runs one by one; those that cannot be read are left out with a warning that names them.
-
-    Parameters
-    ----------
-    paths
-        Files (.nc) of a store. On a terminal, a progress bar appears if reading them takes long.
-    """
+    """Yield stored runs one by one; those that cannot be read are left out with a warning that names them."""
     chosen = list(paths)
     with bar(None, "runs read: ") as tell:
         for count, path in enumerate(chosen):

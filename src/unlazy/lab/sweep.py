@@ -1,12 +1,7 @@
-"""Sweeps: a recipe in which some fields take several values.
+"""Sweeps: a recipe in which some fields take several values; docs/sweeps.md describes the file.
 
-    [sweep]                                                                     # a grid: each with each
-    network.width = [64, 128, 256]
-    flow.rate = { from = 0.01, to = 1.0, count = 5, spacing = "log" }
-
-`[[sweep.zip]]`, `[sweep.random]` and `[[sweep.points]]` are other parts, and all parts are combined with each other.
-`[sweep.derived]` computes fields from others, such as ``flow.rate = "0.1 / network.width"``. A field that begins with
-``variables.`` is not part of the recipe, and exists for derived fields only.
+A grid, lists that advance together, random draws and single points are the parts of a sweep, and all parts are combined
+with each other. A field that begins with ``variables.`` is not part of the recipe: derived fields are computed from it.
 """
 
 from __future__ import annotations
@@ -133,17 +128,15 @@ class Sweep:
         ----------
         table
             The content of the file.
-        settings
-            Fields and their values, which replace those of the file.
-        limit
-            The largest number of points, instead of that in the file.
+        settings, limit
+            As for `read`.
         where
             A name for the table in error messages.
         """
         base = {name: one for name, one in table.items() if name not in ("sweep", "phase")}
         section = table.get("sweep", {})
         if not isinstance(section, Mapping):
-            raise UserError(f"{where}: sweep: a table is wanted, not {short(section)}.")
+            raise UserError(f"{where}: sweep: expected a table, not {short(section)}.")
         given = {name: section[name] for name in _PARTS if name in section}
         with located(where):
             grid = axes.flat({k: v for k, v in section.items() if k not in _PARTS}, "sweep", axes.is_range)
@@ -317,13 +310,7 @@ class Sweep:
 
 
 def labels(points: Sequence[Fields]) -> list[str]:
-    """Return a label for each point, from the ends of the fields' names, as short as they can be told apart.
-
-    Parameters
-    ----------
-    points
-        The points, all with the same fields.
-    """
+    """Return a label for each point, from the ends of the fields' names, as short as possible."""
     fields = list(points[0])
     names = short_names(fields)
     shown: dict[str, dict[str, str]] = {}
@@ -337,13 +324,7 @@ def labels(points: Sequence[Fields]) -> list[str]:
 
 
 def short_names(fields: Sequence[str]) -> dict[str, str]:
-    """Return, for each field, the shortest end of its name that no other field shares.
-
-    Parameters
-    ----------
-    fields
-        Names of fields.
-    """
+    """Return, for each field, the shortest end of its name that no other field shares."""
     return {field: _short_name(field, fields) for field in fields}
 
 

@@ -22,14 +22,7 @@ Rows = list[dict[str, Any]]
 
 
 def files(given: Iterable[Path | str]) -> list[Path]:
-    """Return the stored runs in files, folders and sweeps.
-
-    Parameters
-    ----------
-    given
-        Stored runs (.nc), folders of them, and manifests of sweeps (.sweep.json), of which those runs are returned
-        that are stored.
-    """
+    """Return the stored runs (.nc) in files, in folders, and in the lists of sweeps' runs (.sweep.json)."""
     found: list[Path] = []
     for path in map(Path, given):
         if path.is_dir():
@@ -97,7 +90,7 @@ def _ends(run: xr.Dataset, each_seed: bool) -> Rows:
         if marked := _not_finite(run.isel(seed=some)) if each_seed else str(run.attrs.get("nonfinite", "")):
             row["status"] += f"; not finite: {marked}"
         row["time"] = float(run["time"].values[-1]) if run.sizes.get("time") else math.nan
-        rows.append(row | last_values(run.isel(seed=some)))
+        rows.append(row | last_values(run.isel(seed=some) if each_seed else run))
     return rows
 
 
@@ -109,7 +102,7 @@ def _not_finite(run: xr.Dataset) -> str:
 def last_values(run: xr.Dataset) -> dict[str, float]:
     """Return the last value of every quantity that is one number per seed, as a mean over seeds."""
     scalars = (("seed", "time"), ("seed",))
-    ends = {str(name): values.values for name, values in run.data_vars.items() if values.dims in scalars}
+    ends = {str(name): run.variables[name].values for name in run if run.variables[name].dims in scalars}
     return {name: float(np.mean(values[:, -1] if values.ndim == 2 else values)) for name, values in ends.items()}
 
 

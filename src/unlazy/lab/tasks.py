@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unlazy._errors import UserError
+from unlazy.lab import claims
 from unlazy.lab.identity import identify
 from unlazy.lab.made_by import OtherCode, provenance
 from unlazy.lab.recipe import Recipe, Times
@@ -101,16 +102,7 @@ class Lost(msgspec.Struct, frozen=True):
 def plan_tasks(lab: Lab, recipes: Mapping[str, Recipe], together: Mapping[str, bool], workers: int) -> list[Task]:
     """Divide recipes into tasks: those of one shape stay together, in parts of which every worker gets some.
 
-    Parameters
-    ----------
-    lab
-        The lab.
-    recipes
-        The recipes by digest.
-    together
-        Whether each of them shares its shape with another, stored or not.
-    workers
-        The number of workers.
+    ``together`` says of each recipe whether it shares its shape with another, stored or not.
     """
     shapes: dict[str, list[str]] = {}
     for digest, recipe in recipes.items():
@@ -132,7 +124,10 @@ def plan_tasks(lab: Lab, recipes: Mapping[str, Recipe], together: Mapping[str, b
         for start in range(0, len(digests), size):
             some = {digest: recipes[digest].json() for digest in digests[start : start + size]}
             found.append(Task(recipes=some, shape=shape, together=any(together[one] for one in some), **common))
-    return found
+    # Processes that share a folder begin at different places of the list, which is the same for all of them.
+    others = [mine for _, mine in claims.sharers(lab.store.claims)]
+    start = len(found) * others.index(True) // len(others) if True in others else 0
+    return found[start:] + found[:start]
 
 
 def part_of(recipes: Mapping[str, Recipe], part: str) -> dict[str, Recipe]:
@@ -159,6 +154,11 @@ def part_of(recipes: Mapping[str, Recipe], part: str) -> dict[str, Recipe]:
 
 def outline(recipe: Recipe) -> str:
     """Return a digest of a recipe without its name, seeds and numbers other than whole ones."""
+    return hashlib.sha256(without_numbers(json.loads(recipe.json())).encode()).hexdigest()[:16]
+
+
+def without_numbers(table: dict[str, Any]) -> str:
+    """Return a table of a recipe as text, without names, seeds and numbers other than whole ones."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -167,7 +167,7 @@ def outline(recipe: Recipe) -> str:
             return [plain(one) for one in value]
         return "number" if isinstance(value, float) else value
 
-    return hashlib.sha256(json.dumps(plain(json.loads(recipe.json())), sort_keys=True).encode()).hexdigest()[:16]
+    return json.dumps(plain(table), sort_keys=True, default=str)
 
 
 def signature() -> dict[str, str]:
@@ -198,8 +198,7 @@ def perform(text: bytes, tell: Told | None = None) -> bytes:
     refused = _refusal(task)
     if refused:
         return msgspec.json.encode(Report(outcomes=dict.fromkeys(task.recipes, refused)))
-    known = set(sys.path)
-    sys.path += [one for one in task.path if one not in known]
+    sys.path += [one for one in task.path if one not in sys.path]
     lab = Lab(task.folder, tell, task.fresh, task.snapshots)
     recipes = [_unpacked(one) for one in task.recipes.values()]
     outcomes: dict[str, str | None] = {}
@@ -226,34 +225,22 @@ def _unpacked(text: str) -> Recipe:
 
 
 def perform_anywhere(text: bytes, tell: Told | None = None) -> bytes:
-    """Carry out a task as `perform` does, in a process of its own: with kept compiled code, and errors in words.
-
-    Parameters
-    ----------
-    text, tell
-        As for `perform`.
-    """
+    """Carry out a task as `perform` does, in a process of its own: with stored compiled code, and errors in words."""
     from unlazy._compilation import use_cache
 
     use_cache()
+    task = msgspec.json.decode(text, type=Task)
     try:
-        _check_members(msgspec.json.decode(text, type=Task))
+        if not _refusal(task):
+            sys.path += [one for one in task.path if one not in sys.path]
+            identify(_unpacked(next(iter(task.recipes.values()))))  # raises if only the client finds what it names
         return perform(text, tell)
     except UserError as error:
         where = f"the worker on {socket.gethostname()} cannot build it"
         sentence = f"{where} ({str(error).rstrip('.')}): install your package there, or start the worker in its folder."
-        return msgspec.json.encode(Report(outcomes=dict.fromkeys(json.loads(text)["recipes"], sentence)))
     except Exception as error:
         sentence = f"this should not have happened ({type(error).__name__}: {error})."
-        return msgspec.json.encode(Report(outcomes=dict.fromkeys(json.loads(text)["recipes"], sentence)))
-
-
-def _check_members(task: Task) -> None:
-    """Raise a `UserError` if this process does not find what the first recipe names; the client has found it."""
-    if _refusal(task):
-        return
-    sys.path += [one for one in task.path if one not in sys.path]
-    identify(_unpacked(next(iter(task.recipes.values()))))
+    return msgspec.json.encode(Report(outcomes=dict.fromkeys(task.recipes, sentence)))
 
 
 def _refusal(task: Task) -> str:

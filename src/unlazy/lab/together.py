@@ -2,7 +2,7 @@
 
 Recipes can share a call if their networks, data, methods and probes differ in numbers only. Every recipe keeps its own
 tracks, status, counters and checkpoint, and can be continued alone or among others. A run that shares a call has the
-same bits whoever it shares it with; alone, sums may be rounded in another order.
+same bits whichever runs it shares it with; alone, sums may be rounded in another order.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from unlazy.lab.identity import Identity, identify
 from unlazy.lab.live import Live
 from unlazy.lab.recipe import Experiment, Recipe, instantiate
 from unlazy.lab.work import Plan, Worker, set_snapshots
+from unlazy.networks import traced_numbers
 
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Outcomes = dict[str, "UserError | bool"]  # by digest: an error, whether it is stored, or False for "try again later"
 
 MOST_ROWS = 64  # beyond, one call is hardly faster than two, and waits longer for the slowest of its runs
+_LEAST_ROWS = 4  # below, a call is hardly faster than runs one after another
 _MOST_BYTES = 2**26  # of networks, data and kernels in one call
 _SIZES = (2, 4, 8, 16, 24, 32, 48, 64)  # numbers of rows: few, so that few calls are compiled
 _APART = 4.0  # runs of which one has this many times as far to go as another do not share a call
@@ -58,17 +60,8 @@ class Member:
 def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
     """Complete recipes that probably have one shape, as far as other processes are not computing them.
 
-    Parameters
-    ----------
-    lab
-        The lab.
-    recipes
-        The recipes. Those that cannot share a call with others are run one after another.
-
-    Returns
-    -------
-    dict
-        By digest of the recipe: True if its result is stored, False if it is to be tried again later, or an error.
+    Those that cannot share a call with others are run one after another. Returned is, by digest of the recipe, True if
+    its result is stored, False if it is to be tried again later, or an error.
     """
     outcomes: Outcomes = {}
     waiting: list[tuple[Recipe, Identity]] = []
@@ -84,7 +77,9 @@ def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
             outcomes[recipe.digest] = error
     single: list[Recipe] = []
     with jax.enable_x64(True):  # the result of a recipe must not depend on the setting of JAX
-        for wanted in _batches(waiting, MOST_ROWS):
+        # What is claimed cannot be computed by others that share the folder, so some is left to each of them.
+        rows, sharing = sum(recipe.seeds for recipe, _ in waiting), max(1, len(claims.sharers(lab.store.claims)))
+        for wanted in _batches(waiting, min(MOST_ROWS, max(_LEAST_ROWS, -(-rows // sharing)))):
             with _claimed(lab, wanted, outcomes, single) as members:
                 for group in _alike(members):
                     try:
@@ -173,7 +168,7 @@ def _member(lab: Lab, recipe: Recipe, identity: Identity) -> Member | None:
 
 
 def _nothing(driver: Driver, share: float, clock: float) -> None:
-    """Report nothing: all members are told together."""
+    """Report nothing: the progress of all members is reported together."""
 
 
 def _alike(members: list[Member]) -> Iterator[list[Member]]:
@@ -208,7 +203,8 @@ def _bytes(member: Member) -> int:
 def _shape(member: Member) -> Any:
     """Return what members that share a call have in common."""
     experiment, identity = member.experiment, member.identity
-    leaves, structure = jax.tree.flatten((experiment.networks[0], experiment.data[0], member.methods[0]))
+    network = traced_numbers(experiment.networks[0])
+    leaves, structure = jax.tree.flatten((network, experiment.data[0], member.methods[0]))
     described = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
     probes = tuple((name, identity.digests[name], isinstance(one, OnlyAtEnd)) for name, one in identity.probes.items())
     times = stops_of(member.methods[0], experiment.times).asked

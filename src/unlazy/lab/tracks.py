@@ -147,12 +147,7 @@ def save(track: Track, path: Path, trajectory: str) -> None:
 def load(path: Path, trajectory: str | None = None) -> Track:
     """Read a track, except its snapshots and state, which are read when they are needed.
 
-    Parameters
-    ----------
-    path
-        The file.
-    trajectory
-        The digest of the trajectory that is asked for; a file that holds another one is refused.
+    A file that holds another ``trajectory`` than the one that is asked for is refused.
     """
     header = _header(path)
     if header.get("form") != _FORM:

@@ -49,16 +49,9 @@ class Plan(NamedTuple):
 
 
 def plan(known: Sequence[Track], identity: Identity, exact_end: bool = False) -> Plan:
-    """Choose the cheapest plan.
+    """Choose the cheapest plan for a trajectory of which some tracks are known.
 
-    Parameters
-    ----------
-    known
-        The stored tracks of the trajectory.
-    identity
-        The requested probes and times.
-    exact_end
-        Whether the track must end at the last of the times, so that its state is the one at the end.
+    With ``exact_end`` the track must end at the last of the times, so that its state is the one at the end.
     """
     plans = [_along(track, identity, exact_end) for track in known]
     plans.append(Plan("begin", None, {}, []))

@@ -6,11 +6,12 @@ import abc
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
@@ -91,7 +92,15 @@ class Network(Checked):
     there to be overridden where a network has structure: frozen parameters, cheaper kernels, layers of neurons, work
     that can be done once. Leaves may be anything that Equinox allows, functions included. A network that is an
     infinite-width limit is a network like any other.
+
+    Attributes
+    ----------
+    number_fields
+        The fields whose Python numbers are arrays in compiled code, so that networks which differ in these numbers
+        share it.
     """
+
+    number_fields: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def __call__(self, x: Batch) -> Outputs:
@@ -255,6 +264,50 @@ def with_fields(network: M, **changes: object) -> M:
 def leaf_name(path: tuple[Any, ...]) -> str:
     """Return the place of a leaf in a tree as a name with dots: ``mlp.layers.0.weight``."""
     return re.sub(r"[./~\s]+", ".", jax.tree_util.keystr(path, simple=True, separator=".")).strip(".")
+
+
+def traced_numbers(network: N) -> N:
+    """Return a network for compiled code: the numbers in its `Network.number_fields` are arrays.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
+    return _with_numbers(network, lambda leaf: np.asarray(leaf) if isinstance(leaf, float | int) else leaf)
+
+
+def plain_numbers(network: N) -> N:
+    """Undo `traced_numbers`.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
+
+    def plain(leaf: Any) -> Any:
+        if not eqx.is_array(leaf):
+            return leaf
+        value = np.asarray(leaf)[()]
+        # Without 64 bits JAX has rounded it: str gives the shortest number that is rounded to the same.
+        return int(value) if value.dtype.kind in "iu" else float(str(value))
+
+    return _with_numbers(network, plain)
+
+
+def _with_numbers(network: N, convert: Callable[[Any], Any]) -> N:
+    def inner(value: Any) -> Any:
+        return _with_numbers(value, convert) if isinstance(value, Network) else value
+
+    changes = {}
+    for field in dataclasses.fields(network):
+        value = getattr(network, field.name)
+        if field.name in network.number_fields:
+            changes[field.name] = jax.tree.map(convert, value)
+        elif not field.metadata.get("static", False):
+            changes[field.name] = jax.tree.map(inner, value, is_leaf=lambda node: isinstance(node, Network))
+    return with_fields(network, **changes)
 
 
 def frozen_rates(network: Network) -> PyTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._inputs import as_key
+from unlazy._inputs import as_key, like
 from unlazy._memory import must_fit
-from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy._types import Number, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
@@ -69,6 +69,7 @@ class ConvNet(Network):
     >>> network = ConvNet((32,), 5, image=(1, 28, 28), scale=1e-6, rescaled=True, key=jax.random.key(0))
     """
 
+    number_fields: ClassVar[tuple[str, ...]] = ("scales",)
     kernels: tuple[Kernel, ...]
     biases: tuple[Bias, ...]
     dense: Float[Array, "_ _"] | None
@@ -77,7 +78,7 @@ class ConvNet(Network):
     output_bias: Float[Array, "*k"] | None
     activation: Activation
     image: tuple[int, int, int] = eqx.field(static=True)
-    scales: tuple[float, ...] = eqx.field(static=True)  # s of each convolution, of the dense layer, of the read-out
+    scales: tuple[Number, ...]  # s of each convolution, of the dense layer, of the read-out
     rescaled: bool = eqx.field(static=True)
 
     def __init__(
@@ -139,9 +140,9 @@ class ConvNet(Network):
         return self.rescaled
 
     @property
-    def units(self) -> tuple[float, ...]:
+    def units(self) -> tuple[Number, ...]:
         """What the stored parameters of each layer are multiplied with to give θ: s where rescaled, else 1."""
-        return self.scales if self.rescaled else (1.0,) * len(self.scales)
+        return tuple(like(s, self.readout) for s in self.scales) if self.rescaled else (1.0,) * len(self.scales)
 
     @property
     def places(self) -> tuple[int, int]:
@@ -157,7 +158,8 @@ class ConvNet(Network):
         """Return the same function with its parameters stored as θ̄ = θ / s, or as θ."""
         if rescaled == self.rescaled:
             return self
-        moved = self._by_layer(lambda leaf, layer: (1 / self.scales[layer] if rescaled else self.scales[layer]) * leaf)
+        factors = [like(1 / s if rescaled else s, self.readout) for s in self.scales]
+        moved = self._by_layer(lambda leaf, layer: factors[layer] * leaf)
         return with_fields(moved, rescaled=rescaled)
 
     def _by_layer(self, change: Callable[[Any, int], Any]) -> ConvNet:
@@ -217,7 +219,8 @@ class ConvNet(Network):
 
     def rates(self) -> PyTree:
         """1 for θ, and 1/s² for θ̄."""
-        return frozen_rates(self)._by_layer(lambda _, layer: 1 / self.units[layer] ** 2)
+        rates = [like((1 / s) ** 2, self.readout) if self.rescaled else 1.0 for s in self.scales]
+        return frozen_rates(self)._by_layer(lambda _, layer: rates[layer])
 
     @property
     def has_kinks(self) -> bool:

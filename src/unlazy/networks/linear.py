@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
-from unlazy._types import PyTree
+from unlazy._inputs import like
+from unlazy._types import Number, PyTree
 from unlazy.networks.prepared import Batch, Places, Points
 
 Body = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]
@@ -96,27 +97,30 @@ class Weights(eqx.Module):
 
     w: Float[Array, "m D"]
     b: Float[Array, " m"] | None
-    factor: float = eqx.field(static=True)  # e
-    rate: float = eqx.field(static=True)  # R
-    bias_rate: float = eqx.field(static=True)  # R_b
+    factor: Number  # e
+    rate: Number  # R
+    bias_rate: Number  # R_b
 
     def __call__(self, phi: Float[Array, "n D"]) -> Float[Array, "m n"]:
         """Give e W Φ(x) + b."""
         # Rows of h lie first in memory: products then run along rows of w, which makes a gradient a fifth cheaper.
-        h = self.factor * (self.w @ phi.T)
+        h = self.w @ phi.T
+        h = like(self.factor, h) * h
         return h if self.b is None else h + self.b[:, None]
 
-    def kernel(self, phi: Float[Array, "n D"], psi: Float[Array, "p D"], unit: float = 1.0) -> Float[Array, "n p"]:
+    def kernel(self, phi: Float[Array, "n D"], psi: Float[Array, "p D"], unit: Number = 1.0) -> Float[Array, "n p"]:
         """Give (R e² Φ(x)·Φ(z) + R_b) / r: how a signal on h(z) moves h(x)."""
-        gram = self.rate / unit * self.factor**2 * (phi @ psi.T)
-        return gram if self.b is None else gram + self.bias_rate / unit
+        gram = phi @ psi.T
+        gram = like(self.rate / unit * self.factor**2, gram) * gram
+        return gram if self.b is None else gram + like(self.bias_rate / unit, gram)
 
     def to_gram(
-        self, phi: Float[Array, "p D"], points: Float[Array, "p d"], n: int, unit: float, layout: Layout
+        self, phi: Float[Array, "p D"], points: Float[Array, "p d"], n: int, unit: Number, layout: Layout
     ) -> Gram:
         """Change to Gram coordinates on points with features ``phi``, of which the first ``n`` are trained on."""
         product = points.dtype if layout.product is None else layout.product
-        phi, here = phi.astype(product), jax.tree.map(lambda leaf: leaf.astype(product), self)
+        phi, b = phi.astype(product), None if self.b is None else self.b.astype(product)
+        here = dataclasses.replace(self, w=self.w.astype(product), b=b)
         start = here(phi)
         if layout.mesh is not None:
             start = jax.lax.with_sharding_constraint(start, NamedSharding(layout.mesh, PartitionSpec(AXIS)))
@@ -125,8 +129,10 @@ class Weights(eqx.Module):
 
     def moved(self, gram: Gram, phi: Float[Array, "n D"]) -> Weights:
         """Give W - (R/r) e B Φ(X) and b - (R_b/r) B 1, with ``phi`` the features of the training points."""
-        w = self.w - self.rate / gram.unit * self.factor * gram.coefficients @ phi
-        b = None if self.b is None else self.b - self.bias_rate / gram.unit * jnp.sum(gram.coefficients, axis=1)
+        w = self.w - like(self.rate / gram.unit * self.factor, self.w) * gram.coefficients @ phi
+        b = self.b
+        if b is not None:
+            b = b - like(self.bias_rate / gram.unit, b) * jnp.sum(gram.coefficients, axis=1)
         return dataclasses.replace(self, w=w, b=b)
 
 
@@ -141,7 +147,7 @@ class Gram(eqx.Module):
     start: Float[Array, "m p"]  # h_0 at all points, training points first; in the precision of products
     gram: Float[Array, "p n"]
     points: Float[Array, "p d"]
-    unit: float = eqx.field(static=True)  # r, the rate at which B is trained
+    unit: Number  # r, the rate at which B is trained
     layout: Layout = eqx.field(static=True)
 
     @property
@@ -166,16 +172,16 @@ class Gram(eqx.Module):
 
     def kernel(self, x: Points, z: Points, afresh: Callable[[], Array]) -> Float[Array, "..."]:
         """Give r G(x, z), how a signal on h(z) moves h(x); between test points G comes from ``afresh``."""
-        return self.unit * x.against(z, self.n, afresh).astype(self.coefficients.dtype)
+        return like(self.unit, self.coefficients) * x.against(z, self.n, afresh).astype(self.coefficients.dtype)
 
-    def distance(self, start: Gram, bias: float) -> Float[Array, " m"]:
-        """Give |(w_j, b_j) - (w_j, b_j)(0)| = √(B_j G B_j^T), without building w; ``bias`` is R_b/R, and r is R."""
+    def distance(self, start: Gram, bias: Number | None) -> Float[Array, " m"]:
+        """Give |(w_j, b_j) - (w_j, b_j)(0)| = √(B_j G B_j^T), without building w; ``bias`` is R_b/R if any, r is R."""
 
         def body(neurons: tuple[Array, Array], gram: Array) -> tuple[Array, None]:
             moved = (neurons[0] - neurons[1]).astype(gram.dtype)
             square = jnp.sum((moved @ gram) * moved, axis=1)
-            if bias:  # of R_b / R in each entry of G, a bias moves by the square
-                square = square + (bias**2 - bias) * jnp.square(jnp.sum(moved, axis=1))
+            if bias is not None:  # of R_b / R in each entry of G, a bias moves by the square
+                square = square + like(bias**2 - bias, square) * jnp.square(jnp.sum(moved, axis=1))
             return jnp.sqrt(jnp.maximum(square, 0.0)).astype(neurons[0].dtype), None
 
         return sweep(body, (self.coefficients, start.coefficients), self.gram[: self.n], self.layout)[0]

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from unlazy._types import Outputs, PyTree
+from unlazy._inputs import like
+from unlazy._types import Number, Outputs, PyTree
 from unlazy.activations import Activation
 from unlazy.networks._base import Chord, Network, View, frozen_rates, with_fields
 from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
@@ -176,9 +177,14 @@ class NeuronSum(Network):
         return True
 
     @property
-    def _readout_rate(self) -> float:
+    def _readout_rate(self) -> Number:
         """R_a; 0 where a is frozen."""
-        return float(self.s.shape[0]) ** self.origin.scaling.rate if self.origin.train_readout else 0.0
+        return like(float(self.s.shape[0]) ** self.origin.scaling.rate, self.a) if self.origin.train_readout else 0.0
+
+    @property
+    def _unit(self) -> Number:
+        """R, the rate at which coefficients are trained, in their precision."""
+        return like(self.gram.unit, self.gram.coefficients)
 
     def _neurons(self) -> _Neurons:
         return _Neurons(self.gram.coefficients, self.gram.start, self.a, self.s)
@@ -195,7 +201,7 @@ class NeuronSum(Network):
 
     def rates(self) -> PyTree:
         """Return r for the coefficients, m^rate for a read-out that is trained."""
-        rates = eqx.tree_at(lambda tree: tree.gram.coefficients, frozen_rates(self), self.gram.unit)
+        rates = eqx.tree_at(lambda tree: tree.gram.coefficients, frozen_rates(self), self._unit)
         return eqx.tree_at(lambda tree: tree.a, rates, self._readout_rate)
 
     def restore(self) -> TwoLayer:
@@ -210,7 +216,7 @@ class NeuronSum(Network):
         """Return |(w_j, b_j) - (w_j(0), b_j(0))|, between Gram coordinates without building w."""
         if not isinstance(start, NeuronSum):
             return super().movement(start)
-        bias = 0.0 if self.origin.b is None else float(self.s.shape[0]) ** self.origin.scaling.rate / self.gram.unit
+        bias = None if self.origin.b is None else float(self.s.shape[0]) ** self.origin.scaling.rate / self.gram.unit
         return {"hidden": self.gram.distance(start.gram, bias)}
 
     def preactivations(self, x: Batch) -> Float[Array, "q m"]:
@@ -258,7 +264,7 @@ class NeuronSum(Network):
         def body(neurons: _Neurons, shared: tuple[Points, Points]) -> tuple[None, Any]:
             h_x, h_z = (neurons.h(points) for points in shared)
             slopes = sigma.derivative(h_x), sigma.derivative(h_z)
-            return None, neurons.overlaps(slopes, (sigma(h_x), sigma(h_z)) if self._readout_rate else None)
+            return None, neurons.overlaps(slopes, (sigma(h_x), sigma(h_z)) if self.origin.train_readout else None)
 
         points = gram.at(x), gram.at(z)
         gates, values = sweep(body, self._neurons(), points, gram.layout)[1]
@@ -280,7 +286,7 @@ class NeuronSum(Network):
             return each, sums
 
         each, (gates, values) = sweep(body, (self._neurons(), view.hidden), (points, signal), self.gram.layout)
-        gram = self.gram.unit * points.rows.astype(gates.dtype)
+        gram = like(self._unit, gates) * points.rows.astype(gates.dtype)
         kernel = assembled_kernel(gram, gates, values, self._readout_rate)
         return Secant(kernel=kernel, network=self, points=points, signal=signal, each=each)
 
@@ -290,10 +296,10 @@ class NeuronSum(Network):
         """σ', σ (for a trained read-out) and a, averaged over the path on which ``signal`` leads from here."""
         n, sigma, rate = signal.shape[0], self.activation, self._readout_rate
         h = neurons.h(points) if hidden is None else hidden
-        kick = self.gram.unit * sigma.derivative(h[:, :n]) * neurons.signals(signal).astype(h.dtype)
+        kick = like(self._unit, h) * sigma.derivative(h[:, :n]) * neurons.signals(signal).astype(h.dtype)
         ahead = h - kick @ points.rows.T
         slopes = sigma.slope_between(h, ahead)
-        if rate == 0:
+        if not self.origin.train_readout:
             return slopes, None, neurons.a
         read = rate * neurons.scale() * (sigma(h[:, :n]).astype(signal.dtype) @ signal)
         return slopes, 0.5 * (sigma(h) + sigma(ahead)), neurons.a - 0.5 * read
@@ -311,14 +317,14 @@ class Secant(Chord):
     def response(self, signal: Outputs) -> PyTree:
         """B' = r c σ' u and a' = -R_a s σ u, averaged along the path."""
         network = self.network
-        unit, rate, layout = network.gram.unit, network._readout_rate, network.gram.layout
+        unit, rate, layout = network._unit, network._readout_rate, network.gram.layout
 
         def body(neurons: tuple[_Neurons, Any], shared: Any) -> tuple[Any, None]:
             here, each = neurons
             points, lead, signal = shared
             slopes, values, a = network._along(here, None, points, lead) if each is None else each
             onto = dataclasses.replace(here, a=a).signals(signal)
-            b = (unit * slopes * onto.astype(slopes.dtype)).astype(here.b.dtype)
+            b = (like(unit, slopes) * slopes * onto.astype(slopes.dtype)).astype(here.b.dtype)
             if values is None:
                 return (b, None), None
             return (b, -rate * here.scale() * (values.astype(signal.dtype) @ signal)), None
@@ -349,14 +355,14 @@ def overlaps(
 
 
 def assembled_kernel(
-    gram: Float[Array, "n p"], gates: Float[Array, "..."], values: Float[Array, "n p"] | None, rate: float
+    gram: Float[Array, "n p"], gates: Float[Array, "..."], values: Float[Array, "n p"] | None, rate: Number
 ) -> Float[Array, "..."]:
     """Θ from the kernel of h, the overlap of gates, and that of a trained read-out's values."""
     several = gates.ndim == 4
     kernel = (gram[:, None, :, None] if several else gram) * gates
     if values is None:
         return kernel
-    own = rate * values
+    own = like(rate, values) * values
     if several:  # each output has a read-out of its own: no part across outputs
         own = own[:, None, :, None] * jnp.eye(gates.shape[1], dtype=own.dtype)[None, :, None, :]
     return kernel + own

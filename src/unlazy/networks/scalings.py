@@ -46,7 +46,7 @@ class Zipf(NodeWeights):
         Exponent α.
     """
 
-    alpha: float = eqx.field(static=True)
+    alpha: float
 
     def __check_init__(self) -> None:
         if not 0 < self.alpha < 1:
@@ -69,7 +69,7 @@ class FirstNodes(NodeWeights):
         Number K of nodes.
     """
 
-    count: int = eqx.field(static=True)
+    count: int
 
     def __check_init__(self) -> None:
         if self.count < 1:
@@ -92,7 +92,7 @@ class GivenNodes(NodeWeights):
         Weights λ̃_1, λ̃_2, ..., at least one of them positive.
     """
 
-    weights: tuple[float, ...] = eqx.field(static=True, converter=tuple)
+    weights: tuple[float, ...] = eqx.field(converter=tuple)
 
     def __check_init__(self) -> None:
         if not self.weights or min(self.weights) < 0 or not np.isfinite(self.weights).all() or sum(self.weights) == 0:
@@ -119,7 +119,7 @@ class Asymmetrical(Checked):
         Node weights λ̃.
     """
 
-    gamma: float = eqx.field(static=True)
+    gamma: float
     weights: NodeWeights
 
     def __check_init__(self) -> None:
@@ -148,10 +148,10 @@ class Scaling(Checked):
         Exponents of m and D in the learning rate of w_j.
     """
 
-    node: float | Asymmetrical = eqx.field(static=True)
-    feature: float = eqx.field(static=True, default=-0.5)
-    rate: float = eqx.field(static=True, default=0.0)
-    feature_rate: float = eqx.field(static=True, default=0.0)
+    node: float | Asymmetrical
+    feature: float = -0.5
+    rate: float = 0.0
+    feature_rate: float = 0.0
 
     def nodes(self, m: int) -> np.ndarray:
         """Node scales s_j: m^node, or sqrt(λ_{m,j})."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._inputs import as_key
+from unlazy._inputs import as_key, like
 from unlazy._memory import must_fit
-from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy._types import Number, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import GramForm, Network, example_data, frozen_rates, with_fields
@@ -78,6 +78,7 @@ class TwoLayer(Network):
     >>> network = TwoLayer(width=512, inputs=20, scaling=ntk, activation="relu", key=0)
     """
 
+    number_fields: ClassVar[tuple[str, ...]] = ("scaling", "spread")
     w: Float[Array, "m D"] | None
     a: Float[Array, "m *k"]
     s: Float[Array, " m"]
@@ -87,7 +88,7 @@ class TwoLayer(Network):
     scaling: Scaling
     train_readout: bool = eqx.field(static=True)
     process: PRNGKey | None  # draws h(0), a Gaussian process, at the points of an infinite embedding
-    spread: float = eqx.field(static=True)  # its standard deviation, in units of that of the embedding's kernel
+    spread: Number  # its standard deviation, in units of that of the embedding's kernel
     prepared: bool = eqx.field(static=True, default=False)  # whether features in handles are its own
 
     def __init__(
@@ -149,6 +150,12 @@ class TwoLayer(Network):
                 raise UserError(f"An infinite embedding needs Gaussian weights of mean 0, not {weights}.")
             self.w, self.process = None, weight_key
             self.spread = scale * weights.spread * scaling.spread(math.inf)
+            movement = scaling.movement(math.inf)
+            if not (math.isfinite(self.spread) and math.isfinite(movement) and movement > 0):
+                raise UserError(
+                    f"Under this scaling (feature = {scaling.feature}, feature_rate = {scaling.feature_rate}) the flow "
+                    "has no limit as D grows: it needs feature <= -1/2 and feature_rate = -1 - 2 feature."
+                )
         else:
             rows = weights.draw(distinct, int(features), int(features), key=weight_key)
             rows = rows if scale == 1 else scale * rows
@@ -177,7 +184,7 @@ class TwoLayer(Network):
         """Return s_j a_j."""
         return self.s.reshape((-1,) + (1,) * (self.a.ndim - 1)) * self.a
 
-    def factor(self) -> float:
+    def factor(self) -> Number:
         """Return e = D^feature."""
         return float(self._weights().shape[1]) ** self.scaling.feature
 
@@ -213,12 +220,12 @@ class TwoLayer(Network):
 
     def rates(self) -> PyTree:
         """Return m^rate D^feature_rate for w, m^rate for biases and for a read-out that is trained."""
-        each, rates = float(self.width) ** self.scaling.rate, frozen_rates(self)
+        each, rates = like(float(self.width) ** self.scaling.rate, self.a), frozen_rates(self)
         if self.train_readout:
             rates = eqx.tree_at(lambda tree: tree.a, rates, each)
         if self.b is not None:
             rates = eqx.tree_at(lambda tree: tree.b, rates, each)
-        return rates if self.w is None else eqx.tree_at(lambda tree: tree.w, rates, self._linear().rate)
+        return rates if self.w is None else eqx.tree_at(lambda tree: tree.w, rates, like(self._linear().rate, self.w))
 
     def prepare(self, data: Dataset) -> Prepared:
         """Send the data through the embedding once; an infinite one becomes exact on these points."""
@@ -256,14 +263,9 @@ class TwoLayer(Network):
             return self._extended(points)
         # Exact, because only h on these points enters the flow: h(0) is a Gaussian process with covariance
         # spread² G, and moves by movement·G. Both factors are the D -> inf limits of the scaling.
-        movement = self.scaling.movement(math.inf)
-        if not (math.isfinite(self.spread) and math.isfinite(movement) and movement > 0):
-            raise UserError(
-                f"Under this scaling (feature = {self.scaling.feature}, feature_rate = {self.scaling.feature_rate}) "
-                "the flow has no limit as D grows: it needs feature <= -1/2 and feature_rate = -1 - 2 feature."
-            )
-        w = self.spread * jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
-        scaling = Scaling(self.scaling.node, feature=-0.5, rate=self.scaling.rate)
+        w = jax.random.normal(self.process, (self.width, points.shape[0]), points.dtype)
+        scaling = with_fields(self.scaling, feature=-0.5, feature_rate=0.0)
+        w = like(self.spread, w) * w
         return with_fields(self, w=w, embedding=Anchored(self.embedding.kernel, points), scaling=scaling)
 
     def _extended(self, points: Float[Array, "p d"]) -> TwoLayer:
@@ -272,8 +274,9 @@ class TwoLayer(Network):
         assert key is not None
         new = Anchored(old.kernel_of, jnp.concatenate([old.points, points]))
         count = new.points.shape[0]
-        drawn = self.spread * jax.random.normal(jax.random.fold_in(key, count), (self.width, count), w.dtype)
-        h = self.factor() * (w @ old(old.points).T)
+        drawn = jax.random.normal(jax.random.fold_in(key, count), (self.width, count), w.dtype)
+        drawn = like(self.spread, drawn) * drawn
+        h = like(self.factor(), w) * (w @ old(old.points).T)
         return with_fields(self, w=new.conditioned(drawn, old.points, h), embedding=new)
 
     def layers(self) -> Mapping[str, Layer]:

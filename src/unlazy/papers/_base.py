@@ -1,4 +1,4 @@
-"""Panels, each a figure of a paper as data (recipes, claims and a drawing), and functions that read stored runs."""
+"""Panels, which describe a figure of a paper by recipes, claims and a drawing, and functions that read stored runs."""
 
 import abc
 import json
@@ -42,7 +42,7 @@ class Claim:
         The outcome, and the test that led to it (see `unlazy.papers.outcomes`); True or False for a statement that
         chance cannot affect.
     weaker
-        Whether this is a weaker statement than the paper's, which is checked beside the strict one.
+        Whether this is a weaker statement than the paper's, checked in addition to the strict one.
     hindsight
         Whether the statement was fixed after its outcome had been seen.
     """
@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def basis(self) -> str:
-        """What the outcome rests on, in words: the test, the seeds that agree, and what to be careful about."""
+        """What the outcome rests on, in words: the test, the number of seeds that agree, and caveats."""
         notes = [self.judgement.test, self.judgement.counted]
         notes += ["a weaker statement than the paper's"] if self.weaker else []
         notes += ["fixed after its outcome had been seen"] if self.hindsight else []
@@ -89,14 +89,16 @@ class Claim:
 class Panel(abc.ABC):
     """A figure or table of a paper, reproduced at ``quick`` scale (same claim, smaller) or at ``paper`` scale.
 
+    Its methods take ``results``, the stored runs by the labels of the recipes.
+
     Attributes
     ----------
     key
-        Paper and figure, such as "chen2022/fig1"; no two panels share one.
+        Paper and figure, such as "chen2022/fig1"; every panel has its own.
     title
         One line for lists and reports.
     caption
-        What the figure shows, and what was chosen where the paper is silent.
+        What the figure shows, and what was chosen where the paper does not say.
     scales
         What is run at each scale, in a few words.
     demo
@@ -129,37 +131,19 @@ class Panel(abc.ABC):
 
     @abc.abstractmethod
     def claims(self, results: Results) -> list[Claim]:
-        """Check the paper's claims on finished runs.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Check the paper's claims on finished runs."""
 
     @abc.abstractmethod
     def draw(self, results: Results) -> Figure:
-        """Draw the figure as in the paper.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Draw the figure as in the paper."""
 
     def references(self, results: Results) -> list[Reference]:
-        """Return the authors' numbers beside ours (see `unlazy.papers.compare`); none by default.
-
-        Parameters
-        ----------
-        results
-            Stored runs, by the labels of the recipes.
-        """
+        """Return the authors' numbers beside ours (see `unlazy.papers.compare`); none by default."""
         return []
 
 
 def check_claims(panel: Panel, results: Results) -> list[Claim]:
-    """Check a panel's claims on its results; results of runs that ended early are an error.
+    """Check a panel's claims on its results; it is an error if a run ended early.
 
     Parameters
     ----------
@@ -181,8 +165,7 @@ def agreement(references: Iterable[Reference]) -> list[Claim]:
     Parameters
     ----------
     references
-        Numbers of the authors beside ours, as `Panel.references` returns them. Those whose number is not known are
-        shown, but not judged.
+        The authors' numbers beside ours, as `Panel.references` returns them. Unknown numbers are shown, but not judged.
     """
     groups: dict[str, list[Reference]] = {}
     for one in references:
@@ -192,20 +175,22 @@ def agreement(references: Iterable[Reference]) -> list[Claim]:
         known = [one for one in members if one.authors is not None]
         if not known:
             continue
-        beside = [f"authors: {', '.join(filter(None, (one.authors_in_words, one.distance)))}" for one in members]
+        several = "" if len(known) == 1 else " in every setting"
         found.append(
             Claim(
-                text=f"{quantity} agrees with the authors' number{'' if len(known) == 1 else ' in every setting'}: it "
-                "lies in the 95 % interval that our runs predict for it",
+                text=f"{quantity} agrees with the authors' number{several}: it lies in the 95 % interval that our runs "
+                "predict for it",
                 paper=", ".join(dict.fromkeys(one.source for one in members)),
-                measured="; ".join(
-                    f"{one.setting + ': ' if one.setting else ''}{one.ours_in_words} ({words})"
-                    for one, words in zip(members, beside, strict=True)
-                ),
+                measured="; ".join(map(_beside, members)),
                 judged=together(one.judgement for one in known),
             )
         )
     return found
+
+
+def _beside(one: Reference) -> str:
+    authors = ", ".join(filter(None, (one.authors_in_words, one.distance)))
+    return f"{one.setting + ': ' if one.setting else ''}{one.ours_in_words} (authors: {authors})"
 
 
 def recipe_of(run: xr.Dataset) -> Recipe:
@@ -247,7 +232,7 @@ def option(run: xr.Dataset, path: str, default: Any = _REQUIRED) -> Any:
 
 
 def values(results: Results, path: str) -> list[Any]:
-    """Return the different values of an entry of the recipes, in the order of the runs.
+    """Return the distinct values of an entry of the recipes, in the order of the runs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Helpers that panels share: times at which to observe, numbers over seeds in words, power laws, titles and labels."""
+"""Helpers that panels share: observation times, statistics over seeds in words, power laws, titles and labels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def log_steps(end: int, count: int, first: int = 1) -> list[int]:
 
 
 def median_range(values: np.ndarray, digits: int = 3) -> str:
-    """Write the median, the smallest and the largest value over seeds, or the one number."""
+    """Write the median, the smallest and the largest value over seeds; a single value as it is."""
     low, middle, high = (f"{number(values):.{digits}g}" for number in (np.min, np.median, np.max))
     return middle if np.size(values) == 1 else f"{middle} ({low} to {high})"
 
@@ -37,7 +37,7 @@ def mean_sd(values: np.ndarray, digits: int = 3) -> str:
 
 
 def min_max(values: np.ndarray) -> str:
-    """Write the smallest and the largest value over seeds, or the one number."""
+    """Write the smallest and the largest value over seeds; a single value as it is."""
     low, high = float(np.min(values)), float(np.max(values))
     return f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
 
@@ -67,18 +67,9 @@ def titled_canvas(
 
 
 def label_axes(axes: Axes, x: str, title: str, legend: float | None = None, **properties: Any) -> None:
-    """Label one of several axes in a figure, in small type.
+    """Label one of several axes in a figure, in small type; ``x`` is the label of the horizontal axis.
 
-    Parameters
-    ----------
-    axes
-        The axes.
-    x, title
-        Label of the horizontal axis, and title.
-    legend
-        Font size of a legend; none if left out.
-    properties
-        Other properties of the axes, such as ``yscale="log"``.
+    With a font size ``legend`` there is a legend. Properties are those of the axes, such as ``yscale="log"``.
     """
     axes.set(**properties)
     if legend is not None:
@@ -96,18 +87,7 @@ def seeds_rms(values: np.ndarray) -> np.ndarray:
 def dots(axes: Axes, x: np.ndarray, values: np.ndarray, index: int, label: str | None = None) -> None:
     """Draw a small dot for each seed and a large one for their root mean square, on logarithmic axes.
 
-    Parameters
-    ----------
-    axes
-        The axes.
-    x
-        Sizes.
-    values
-        A row for each size and a column for each seed.
-    index
-        Of the colour in `unlazy.figures.ORDERED`.
-    label
-        Name of the large dots in a legend.
+    Values have a row for each size x and a column for each seed; ``index`` chooses the colour.
     """
     axes.set(xscale="log", yscale="log")
     axes.minorticks_off()

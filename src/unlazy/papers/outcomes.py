@@ -4,6 +4,22 @@ A comparison of random runs is judged by a one-sided t-test over seeds at the le
 data and initial weights seed by seed. It *holds* if the difference has the claimed sign at that level, *fails* if it
 has the opposite sign at that level, and is *undecided* in between. A threshold is checked on every seed: it holds if
 all seeds satisfy it, fails if none does, and is undecided otherwise.
+
+These functions share their arguments:
+
+values, first, second, groups
+    One value per seed, of each group of runs.
+paired
+    Whether runs share their data (and, as far as possible, their initial weights) seed by seed.
+log
+    Whether to compare logarithms, for positive quantities that vary over orders of magnitude.
+error
+    Error of a difference that is not due to chance, such as that of the integration: a smaller mean difference leaves
+    the claim undecided.
+bound
+    The bound, one for all seeds or one per seed.
+loose
+    The claim is vacuous if every seed satisfies the bound by at least this factor; never if it is infinite.
 """
 
 from __future__ import annotations
@@ -17,7 +33,7 @@ import numpy as np
 from scipy.special import stdtr
 
 LEVEL = 0.05
-LOOSE = 1e3  # a bound that is met this many times over does not test anything
+LOOSE = 1e3  # a bound that is satisfied by this factor does not test anything
 
 
 class Outcome(enum.Enum):
@@ -58,37 +74,17 @@ class Judgement:
 
 
 def certain(holds: bool, test: str = "direct comparison") -> Judgement:
-    """Judge a statement in which no chance is involved, such as a count of parameters.
-
-    Parameters
-    ----------
-    holds
-        Whether it is true.
-    test
-        What was compared, in words.
-    """
+    """Judge a statement that chance cannot affect, such as a count of parameters; ``test`` says what was compared."""
     return Judgement(Outcome.HOLDS if holds else Outcome.FAILS, test)
 
 
 def vacuous(why: str) -> Judgement:
-    """Judge a statement that nothing could have contradicted.
-
-    Parameters
-    ----------
-    why
-        The reason, in words.
-    """
+    """Judge a statement that no outcome of the runs could have contradicted, for the reason ``why``."""
     return Judgement(Outcome.VACUOUS, why)
 
 
 def undecided(why: str) -> Judgement:
-    """Judge a statement that these runs cannot decide.
-
-    Parameters
-    ----------
-    why
-        The reason, in words.
-    """
+    """Judge a statement that these runs cannot decide, for the reason ``why``."""
     return Judgement(Outcome.UNDECIDED, why)
 
 
@@ -99,18 +95,6 @@ def increases(
 
     The test is a one-sided t-test at the level 5 %: of the differences by seed if ``paired``, Welch's otherwise. A
     single seed does not show a spread, so it leaves the claim undecided.
-
-    Parameters
-    ----------
-    first, second
-        One value per seed.
-    paired
-        Whether seed by seed both have the same data (and, as far as possible, the same initial weights).
-    log
-        Whether to compare logarithms, for positive quantities that vary over orders of magnitude.
-    error
-        Error of a difference that is not due to chance, such as that of the integration: a smaller mean difference
-        leaves the claim undecided.
     """
     a, b = (np.ravel(np.asarray(one, float)) for one in (first, second))
     if log:
@@ -149,15 +133,7 @@ def _tail(mean: float, spread: float, freedom: float) -> float:
 
 
 def ordered(groups: Sequence[np.ndarray], *, paired: bool = True, log: bool = False, error: float = 0.0) -> Judgement:
-    """Judge the claim that values increase from each group to the next.
-
-    Parameters
-    ----------
-    groups
-        In the claimed order, each with one value per seed.
-    paired, log, error
-        As in `increases`, for every two neighbours.
-    """
+    """Judge the claim that values increase from each group to the next, by `increases` for every two neighbours."""
     steps = [increases(a, b, paired=paired, log=log, error=error) for a, b in pairwise(groups)]
     joint = together(steps)
     if paired and len({np.size(one) for one in groups}) == 1:
@@ -167,17 +143,7 @@ def ordered(groups: Sequence[np.ndarray], *, paired: bool = True, log: bool = Fa
 
 
 def at_most(values: np.ndarray, bound: float | np.ndarray, *, loose: float = LOOSE) -> Judgement:
-    """Judge the claim that ``values`` do not exceed a bound, seed by seed.
-
-    Parameters
-    ----------
-    values
-        Positive values, one per seed; of several per seed, pass the largest.
-    bound
-        The bound, one for all or one per seed.
-    loose
-        The claim is vacuous if the bound is met at least this many times over by every seed; never if infinite.
-    """
+    """Judge the claim that positive ``values`` do not exceed a bound; of several values per seed, pass the largest."""
     values, bound = np.broadcast_arrays(np.ravel(np.asarray(values, float)), np.asarray(bound, float))
     if not np.isfinite(bound).all():
         return Judgement(Outcome.VACUOUS, "the bound is infinite", values.size, values.size)
@@ -186,48 +152,22 @@ def at_most(values: np.ndarray, bound: float | np.ndarray, *, loose: float = LOO
 
 
 def at_least(values: np.ndarray, bound: float | np.ndarray, *, loose: float = LOOSE) -> Judgement:
-    """Judge the claim that ``values`` reach a bound, seed by seed; the arguments are those of `at_most`.
-
-    Parameters
-    ----------
-    values
-        Values, one per seed; of several per seed, pass the smallest.
-    bound
-        The bound, one for all or one per seed.
-    loose
-        The claim is vacuous if the bound is met at least this many times over by every seed; never if infinite.
-    """
+    """Judge the claim that ``values`` are not below a bound; of several values per seed, pass the smallest."""
     values, bound = np.broadcast_arrays(np.ravel(np.asarray(values, float)), np.asarray(bound, float))
     easy = bool(np.all((bound <= 0) & (values >= 0))) if np.all(bound <= 0) else bool(np.all(values >= loose * bound))
     return _each(values >= bound, easy, loose)
 
 
 def near(values: np.ndarray, target: float, within: float) -> Judgement:
-    """Judge the claim that ``values`` agree with a target, seed by seed.
-
-    Parameters
-    ----------
-    values
-        One value per seed.
-    target, within
-        The claim is |value - target| <= within.
-    """
+    """Judge the claim that |value - target| <= within, seed by seed."""
     return _each(np.abs(np.ravel(np.asarray(values, float)) - target) <= within, False, LOOSE)
 
 
 def power_law(x: np.ndarray, values: np.ndarray, expected: float, within: float) -> Judgement:
-    """Judge the claim that ``values`` grow as a power of x, with an exponent that is the expected one within a margin.
+    """Judge the claim that ``values`` grow as a power of x, with |exponent - expected| <= within.
 
-    Exponents are fitted seed by seed. Their mean has to lie between both ends, each by a t-test.
-
-    Parameters
-    ----------
-    x
-        Positive sizes.
-    values
-        Positive values, a row for each size and a column for each seed.
-    expected, within
-        The claim is |exponent - expected| <= within.
+    Values are positive, with a row for each size x and a column for each seed. Exponents are fitted seed by seed, and
+    their mean is compared with both ends of the interval by t-tests.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(values)
@@ -235,21 +175,11 @@ def power_law(x: np.ndarray, values: np.ndarray, expected: float, within: float)
         return undecided("a value is not finite")
     found = np.polyfit(np.log(x), logs, 1)[0]
     both = between(found, expected - within, expected + within)
-    return (
-        both if found.size == 1 else replace(both, test=f"both ends by t-tests of the exponents of {found.size} seeds")
-    )
+    return replace(both, test=f"t-tests of the exponents of {found.size} seeds") if found.size > 1 else both
 
 
 def between(values: np.ndarray, low: float, high: float) -> Judgement:
-    """Judge the claim that the mean of ``values`` over seeds lies between two numbers, each end by a t-test.
-
-    Parameters
-    ----------
-    values
-        One value per seed.
-    low, high
-        The ends.
-    """
+    """Judge the claim that the mean of ``values`` over seeds lies between ``low`` and ``high``, each by a t-test."""
     found = np.ravel(np.asarray(values, float))
     both = together([increases(np.full(found.size, low), found), increases(found, np.full(found.size, high))])
     return replace(both, agree=int(np.sum((found >= low) & (found <= high))))
@@ -260,7 +190,7 @@ def _each(satisfied: np.ndarray, loose: bool, factor: float) -> Judgement:
     if not seeds:
         return undecided("there is no seed to judge")
     if agree == seeds and loose:
-        return Judgement(Outcome.VACUOUS, f"met more than {factor:g} times over by every seed", agree, seeds)
+        return Judgement(Outcome.VACUOUS, f"satisfied by every seed by a factor of more than {factor:g}", agree, seeds)
     outcome = Outcome.HOLDS if agree == seeds else Outcome.UNDECIDED if agree else Outcome.FAILS
     return Judgement(outcome, "every seed against the threshold", agree, seeds)
 
@@ -268,13 +198,8 @@ def _each(satisfied: np.ndarray, loose: bool, factor: float) -> Judgement:
 def together(parts: Iterable[Judgement]) -> Judgement:
     """Judge a claim that makes several statements at once.
 
-    It fails if one of them fails, else is undecided if one is undecided, else vacuous if one is vacuous. It counts the
-    seeds of the statement on which the fewest agree.
-
-    Parameters
-    ----------
-    parts
-        The judgements of the statements, at least one.
+    It fails if one of its ``parts`` fails, else it is undecided if one is undecided, else vacuous if one is vacuous. It
+    counts the seeds of the statement on which the fewest agree.
     """
     parts = list(parts)
     for outcome in (Outcome.FAILS, Outcome.UNDECIDED, Outcome.VACUOUS, Outcome.HOLDS):
@@ -286,13 +211,7 @@ def together(parts: Iterable[Judgement]) -> Judgement:
 
 
 def tally(outcomes: Iterable[Outcome]) -> str:
-    """Count outcomes in words: "24 of 30 claims hold (2 do not hold, 3 undecided, 1 vacuous)".
-
-    Parameters
-    ----------
-    outcomes
-        The outcomes of claims.
-    """
+    """Count outcomes in words: "24 of 30 claims hold (2 do not hold, 3 undecided, 1 vacuous)"."""
     found = list(outcomes)
     fails = "does not hold" if found.count(Outcome.FAILS) == 1 else "do not hold"
     words = {Outcome.FAILS: fails, Outcome.UNDECIDED: "undecided", Outcome.VACUOUS: "vacuous"}

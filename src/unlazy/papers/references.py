@@ -1,9 +1,8 @@
-"""Numbers of the authors beside ours: where theirs come from, and how far ours are from them.
+"""The authors' numbers beside ours: where theirs come from, and how far ours are from them.
 
-Whether the two agree is judged by a prediction interval. From our seeds follows where, with a probability of 95 %, the
-mean of as many further runs as the authors had would lie, if their runs were made as ours are (Student's t). If their
-number lies outside, the two differ; if it lies inside, they agree, unless the interval is so wide that it decides
-nothing.
+Whether the two agree is judged by a 95 % prediction interval. From our seeds (Student's t) it gives the range in which
+the mean of as many further runs as the authors had would lie, if their runs were like ours. If their number lies
+outside, the two differ; if it lies inside, they agree, unless the interval is too wide to decide anything.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _FACTOR = 2.0  # an interval that extends by more than this factor to either sid
 
 @dataclass(frozen=True)
 class Reference:
-    """A number of the authors beside ours; made by `compare`.
+    """One of the authors' numbers beside ours; `compare` makes it.
 
     Attributes
     ----------
@@ -30,7 +29,7 @@ class Reference:
     authors
         The authors' number; None where it is not known.
     source
-        Where it is from: "Table 1", "figure 7, read from the vector graphic", "the authors' released results".
+        Where it comes from: "Table 1", "figure 7, read from the vector graphic", "the authors' released results".
     ours, spread, seeds
         Our mean over seeds, the standard deviation over seeds, and their number. The mean is None if a value is not
         finite, the spread is None for a single seed.
@@ -127,20 +126,9 @@ class Reference:
 
     def summary(self) -> dict[str, object]:
         """Return what the command line prints as JSON."""
-        return {
-            "quantity": self.quantity,
-            "setting": self.setting,
-            "ours": self.ours,
-            "spread": self.spread,
-            "seeds": self.seeds,
-            "authors": self.authors,
-            "source": self.source,
-            "relative": self.relative,
-            "deviations": self.deviations,
-            "interval": None if self.interval is None else list(self.interval),
-            "agreement": self.agreement,
-            "test": self.judgement.test,
-        }
+        names = ("quantity", "setting", "ours", "spread", "seeds", "authors", "source", "relative", "deviations")
+        found = {name: getattr(self, name) for name in (*names, "interval", "agreement")}
+        return {**found, "test": self.judgement.test}
 
 
 def _short(value: float) -> str:
@@ -160,7 +148,7 @@ def compare(
     within: float | None = None,
     why: str = "",
 ) -> Reference:
-    """Compare a number of the authors with ours.
+    """Compare one of the authors' numbers with ours.
 
     From n seeds with mean x̄ and standard deviation s, the mean of k further runs lies in x̄ ± t s √(1/k + 1/n) with a
     probability of 95 %, where t is the 97.5 % quantile of Student's distribution with n - 1 degrees of freedom.
@@ -174,18 +162,18 @@ def compare(
     authors
         The authors' number; None or NaN where it is not known.
     source
-        Where it is from.
+        Where it comes from.
     setting
-        For which of several settings it is.
+        The setting to which it belongs, if there are several.
     runs
         Number k of independent runs over which the authors' number is a mean.
     log
-        Whether to take logarithms to be Gaussian, for positive quantities that vary over orders of magnitude.
+        Whether to treat logarithms as Gaussian, for positive quantities that vary over orders of magnitude.
     rounding
-        Half a unit of the last digit that the authors print: the interval is extended by it.
+        Half a unit of the last printed digit of the authors' number: the interval is extended by it.
     within
-        The comparison is undecided if the interval extends further than this to either side and their number lies in
-        it: by default half of the authors' number. With ``log`` it is in units of the logarithm, by default log 2.
+        The comparison is undecided if the authors' number lies in the interval but the interval extends further than
+        this to either side: by default half of their number. With ``log`` it refers to logarithms, by default log 2.
     why
         What keeps the two numbers from being comparable; the comparison is then undecided.
     """

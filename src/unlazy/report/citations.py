@@ -35,7 +35,9 @@ def cite(*paths: Path) -> dict[str, str]:
         Stored runs (.nc), records of panels (.json), recipes (.toml) or folders of results. If there are several
         files, those that cannot be used are left out, with a warning.
     """
-    files = [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+    files: list[Path] = []
+    for path in paths:
+        files += sorted(path.glob("*.nc")) + sorted(path.glob("panels/*.json")) if path.is_dir() else [path]
     recipes: list[dict[str, Any]] = []
     words: set[str] = set()
     errors: list[UserError] = []
@@ -61,10 +63,6 @@ def cite(*paths: Path) -> dict[str, str]:
     return found | {key: _from_folder(source(key)) for key in sorted(papers) if key not in known}
 
 
-def _files(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("*.nc")), *sorted((folder / "panels").glob("*.json"))]
-
-
 def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
     """Return the recipes behind a file, and words to cite that are not in them."""
     if path.suffix == ".nc":
@@ -87,7 +85,7 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
 
 
 def _attributes(path: Path) -> dict[str, Any]:
-    """Read the attributes of a stored run; the store, which takes long to import, is asked only where that fails."""
+    """Read the attributes of a stored run; the store, which is slow to import, is used only if that fails."""
     import h5py
 
     try:
@@ -115,9 +113,10 @@ def _words(value: Any) -> Iterator[str]:
 
 def _keys() -> set[str]:
     """Return the keys of all known papers."""
-    loaded = sys.modules.get("unlazy.papers")  # not imported for this: it takes long
+    loaded = sys.modules.get("unlazy.papers")  # not imported for this, because that is slow
     places = loaded.__path__ if loaded else [str(Path(__file__).parents[1] / "papers")]
-    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")} - {"outcomes"}
+    folders = {one.name for one in pkgutil.iter_modules(places) if not one.name.startswith("_")}
+    folders -= {"outcomes", "references"}
     return folders | {key for key, (calls, _) in _entries().items() if key in calls}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +19,6 @@ from unlazy.lab.manifest import SUFFIX
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
 from unlazy.report.record import Record, digest, read_record, records, seed_spans
 
-K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -51,24 +50,13 @@ class Contents:
     sweeps: list[tuple[Manifest, xr.Dataset]] = field(default_factory=list)
 
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
-        """Read the stored runs of a panel, as far as they are available, by label.
-
-        Parameters
-        ----------
-        record
-            The record of the panel.
-        """
-        found = {label: self.files.get(name) for label, name in record.digests.items()}
-        return _usable({label: path for label, path in found.items() if path is not None}, read_run)
+        """Read the stored runs of a panel's record, as far as they are available, by label."""
+        paths = {label: self.files[name] for label, name in record.digests.items() if name in self.files}
+        runs = _usable(paths.values(), read_run)
+        return {label: runs[path] for label, path in paths.items() if path in runs}
 
     def add_sweep(self, path: Path) -> None:
-        """Add a sweep; one that cannot be read, or of which nothing is stored, is left out with a warning.
-
-        Parameters
-        ----------
-        path
-            The list of its runs (.sweep.json).
-        """
+        """Add the sweep of a list of runs (.sweep.json); it is left out, with a warning, if it cannot be read."""
         try:
             self.sweeps.append((Manifest.read(path), gather_sweep(path)))
         except UserError as error:
@@ -96,14 +84,13 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
-            stored = {one: one for one in sorted((path / "diagnoses").glob("*.json"))}
-            contents.diagnoses += _usable(stored, read_diagnosis).values()
+            contents.diagnoses += _usable(sorted((path / "diagnoses").glob("*.json")), read_diagnosis).values()
         elif path.name.endswith(SUFFIX):
             contents.add_sweep(path)
         elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
-            contents.diagnoses += _usable({path: path}, read_diagnosis).values()
+            contents.diagnoses += _usable([path], read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file():
-            contents.records += _usable({path: path}, read_record).values()
+            contents.records += _usable([path], read_record).values()
         elif path.suffix == ".nc" and path.is_file():
             alone.append(path)
         else:
@@ -117,7 +104,7 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     of_panels = {name for record in contents.records for name in record.digests.values()}
     of_sweeps = {point.file for manifest, _ in contents.sweeps for point in manifest.points}
     own = [path for path in dict.fromkeys(alone) if path.stem.rpartition("-")[2] not in of_panels]
-    contents.runs = _usable({path: path for path in own if path.name not in of_sweeps}, read_run)
+    contents.runs = _usable((path for path in own if path.name not in of_sweeps), read_run)
     if not (contents.records or contents.runs or contents.diagnoses or contents.sweeps):
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
@@ -125,15 +112,22 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     return contents
 
 
-def _usable(paths: Mapping[K, Path], read: Callable[[Path], V]) -> dict[K, V]:
+def _usable(paths: Iterable[Path], read: Callable[[Path], V]) -> dict[Path, V]:
     """Read files, and leave out, with a warning, those that cannot be used."""
-    found: dict[K, V] = {}
-    for key, path in paths.items():
+    found: dict[Path, V] = {}
+    for path in paths:
         try:
-            found[key] = read(path)
+            found[path] = read(path)
         except UserError as error:
             skip(error)
     return found
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, such as "1.5 s", "95 s", "10 min" or "2.5 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{round(seconds, 1):g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _number(panel: str) -> int:

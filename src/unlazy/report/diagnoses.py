@@ -21,7 +21,7 @@ _CAPTIONS = {
     "diagnosis": _POWERS,
     "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
     "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
-    "phase diagram": "Dots are computed runs; between them the quantity is interpolated, inside cells of one regime.",
+    "phase diagram": "Dots are computed runs. Between them, within cells of one regime, the quantity is interpolated.",
 }
 
 

@@ -76,7 +76,7 @@ def encode(figure: Figure, form: Format, title: str, style: Style = "screen") ->
 
 
 def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], style: Style) -> list[Path]:
-    """Write a figure to files.
+    """Write a figure to files, and return their paths.
 
     Parameters
     ----------
@@ -90,11 +90,6 @@ def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], st
         Any of "svg", "pdf" and "csv"; the last contains the numbers that are drawn.
     style
         The style in which it was drawn, ``"screen"`` or ``"paper"``.
-
-    Returns
-    -------
-    list of Path
-        The files.
     """
     written = []
     with writing(f"The figure '{title}'", base.parent, "choose another --to"):

@@ -1,8 +1,8 @@
-"""Films: what probes observed, frame by frame, with a slider on the page that moves through time.
+"""Films: the observations of probes as frames, with a slider on the page that moves through time.
 
-A table below says which probes are filmed: features h_i at two inputs, cosines between the weights of a condensing
-layer, channel functions, f along rays, and the neurons of a block or of the second layer. The last frame is drawn into
-the page; the others are stored in it as short strings, which its script draws when the slider is moved.
+The table `_FILMS` lists the probes that are filmed: features h_i at two inputs, cosines between the weights of a
+condensing layer, channel functions, f along rays, and the neurons of a block or of the second layer. The page shows the
+last frame; the others are stored in it as short strings, which its script draws when the slider is moved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNIT = 10  # coordinates are stored in tenths of a pixel
 _MOST_LINES, _MOST_DOTS, _MOST_CELLS = 7, 1000, 64  # the palette has seven colours; more dots hide each other
 _FEW_DOTS = 60
 _MOST_FILMS = 6  # under one slider
-_LEVELS = 32  # of a cosine: more look the same, and a picture of random ones would be five times as large
+_LEVELS = 32  # of a cosine: more cannot be distinguished, and would make some pictures five times as large
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def _weights(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.ndar
 def _heat(title: str, count: int, matrices: np.ndarray) -> Film:
     frames = [_png(matrix) for matrix in matrices]
     track = Track("picture", 0, frames, f"data:image/png;base64,{frames[-1]}")
-    words = f"{count} vectors, those of a direction together"
+    words = f"{count} vectors, ordered by direction"
     return Film(f"{title}: blue -1, white 0, red 1", words, "", [], [], [track])
 
 

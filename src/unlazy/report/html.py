@@ -1,7 +1,7 @@
 """The report: one self-contained HTML file with every figure, claim, table and recipe inside it.
 
-All text from outside goes through the template's escaping; figures are reduced to their drawing (`svg.harmless`); and
-the page's security policy forbids it to load anything or to run any script but its own.
+All text from files is escaped by the template, figures are reduced to what a drawing needs (`svg.harmless`), and the
+security policy of the page forbids it to load anything or to run any script but its own.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ from unlazy._errors import UserError
 from unlazy._files import atomic_write, writable, writing
 from unlazy.papers.outcomes import tally
 from unlazy.report.citations import source
-from unlazy.report.contents import Contents, seeds, toml
+from unlazy.report.contents import Contents, duration, seeds, toml
 from unlazy.report.films import HEIGHT, WIDTH, reels
 from unlazy.report.own_runs import Family, families, verdicts
 from unlazy.report.record import Record
 from unlazy.report.svg import harmless
 from unlazy.report.sweeps import Swept, sweeps
 
-_LARGEST = 10 * 2**20  # bytes: what goes through a mail
+_LARGEST = 10 * 2**20  # bytes: what can be sent by mail
 _FRAMES = (13, 7, 4, 0)  # of a film; fewer where the page would become too large
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def find_place(path: Path, option: str) -> None:
     """Raise an error, before anything is computed, if a report cannot be written there."""
-    if path.is_dir():
-        raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
+    _check_file(path)
     writable(path.parent, "The report", option)
 
 
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
+
+
 def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
-    """Write a report as one HTML file, which appears complete or not at all.
+    """Write a report as one HTML file, which appears complete or not at all, and return its path.
 
     Parameters
     ----------
@@ -46,15 +50,9 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
         What the report shows: the result of `gather`, or records of panels.
     path
         The file to write.
-
-    Returns
-    -------
-    Path
-        The same file.
     """
     contents = shown if isinstance(shown, Contents) else Contents(records=list(shown))
-    if path.is_dir():
-        raise UserError(f"The report cannot be written to '{path}', which is a folder: give the name of a file.")
+    _check_file(path)
     text, own, swept = b"", families(contents), sweeps(contents)
     for frames in _FRAMES:
         text = page(contents, own, swept, frames).encode()
@@ -62,7 +60,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
             break
     else:
         size = f"{len(text) / 2**20:.0f} MiB"
-        raise UserError(f"The report would have {size}: give fewer results, such as single records RUNS/panels/*.json.")
+        raise UserError(f"The report would take {size}: give fewer results, such as single records RUNS/panels/*.json.")
     with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
@@ -116,13 +114,6 @@ def render(template: str, *scripts: str, **words: Any) -> str:
     style = (_TEMPLATES / "page.css").read_text(encoding="utf-8")
     own = {"script": Markup(code), "style": Markup(style), "script_hash": f"sha256-{name}"}
     return environment.get_template(template).render(**words, **own)
-
-
-def duration(seconds: float) -> str:
-    """``95`` -> ``95 s``, ``600`` -> ``10 min``, ``9000`` -> ``2.5 h``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _panel(record: Record, contents: Contents, index: int, frames: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a report shows of runs that belong to no panel: overlaid figures, a table of settings and last values, recipes.
 
-Runs on the same kind of data are compared with each other. Everything is drawn once, however many runs there are.
+Runs on the same kind of data are compared with each other, in the same figures.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ EARLIER_RULES = "judged under earlier rules: a threshold on means or medians"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A panel that was run, with its claims and its figure.
+    """A reproduced panel, with its claims and its figure.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     alt
         The figure in words; empty in older records.
     references
-        Numbers of the authors beside ours; None in records of versions that had none.
+        The authors' numbers beside ours; None in records of versions that had none.
     seeds, usual_seeds
         Number of different seeds that were run, and that of the panel at this scale; 0 where it is not known.
     figure_sha256
@@ -72,7 +72,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
     @property
     def fewer_seeds(self) -> str:
-        """That fewer seeds were run than the panel has at this scale, in words; empty if that is not so."""
+        """A sentence if fewer seeds were run than the panel has at this scale; empty otherwise."""
         if not 0 < self.seeds < self.usual_seeds:
             return ""
         return f"run with {self.seeds} seed{'' if self.seeds == 1 else 's'}, fewer than the panel's {self.usual_seeds}"
@@ -95,28 +95,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     def summary(self) -> dict[str, object]:
         """Return what the command line prints as JSON."""
         claims = [
-            {
-                "text": claim.text,
-                "paper": claim.paper,
-                "measured": claim.measured,
-                "outcome": claim.outcome.value,
-                "test": claim.judgement.test,
-                "agree": claim.judgement.agree,
-                "seeds": claim.judgement.seeds,
-                "weaker": claim.weaker,
-                "hindsight": claim.hindsight,
-            }
+            {name: getattr(claim, name) for name in ("text", "paper", "measured", "weaker", "hindsight")}
+            | {name: getattr(claim.judgement, name) for name in ("test", "agree", "seeds")}
+            | {"outcome": claim.outcome.value}
             for claim in self.claims
         ]
-        return {
-            "panel": self.panel,
-            "scale": self.scale,
-            "seconds": round(self.seconds, 2),
-            "seeds": self.seeds,
-            "usual_seeds": self.usual_seeds,
-            "claims": claims,
-            "references": [one.summary() for one in self.references or ()],
-        }
+        found = {name: getattr(self, name) for name in ("panel", "scale", "seconds", "seeds", "usual_seeds")}
+        references = [one.summary() for one in self.references or ()]
+        return {**found, "seconds": round(self.seconds, 2), "claims": claims, "references": references}
 
 
 def digest(recipe: str) -> str:
@@ -153,17 +139,12 @@ def stem(panel: str, scale: Scale) -> str:
 
 
 def run_panel(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, workers: int = 1) -> Results:
-    """Run all recipes of a panel, or take their results from the lab's store.
+    """Run all recipes of a panel, or take their results from the lab's store, and return the results by label.
 
     Parameters
     ----------
     panel, scale, lab, seeds, workers
         As for `reproduce`.
-
-    Returns
-    -------
-    dict of xarray.Dataset
-        The results by label.
     """
     return lab.run_all(panel.recipes(scale, seeds), workers)
 
@@ -222,7 +203,7 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
     except UserError as error:
         if not lab.store.folder.is_dir() or os.access(lab.store.folder, os.W_OK):
             raise
-        # The results of a read-only folder can be shown all the same.
+        # The results of a read-only folder can still be shown.
         warnings.warn(str(error), Notice, stacklevel=2)
     return record
 
@@ -280,7 +261,7 @@ def read_record(path: Path) -> Record:
 
 
 def _updated(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a record as it would be written now."""
+    """Return the content of a record in the present format."""
     for claim in content.get("claims", ()):
         if "holds" in claim:  # written before there were four outcomes
             claim["judged"] = msgspec.to_builtins(certain(claim.pop("holds"), EARLIER_RULES))

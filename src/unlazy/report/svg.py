@@ -1,8 +1,8 @@
-"""Figures inside a page: an SVG file becomes part of it, without anything that could do more than be displayed.
+"""Figures inside a page: an SVG file is embedded with nothing but its drawing.
 
-A record may come from anywhere, so its figure is parsed as XML and only what a drawing needs is written again: no
-scripts, no event handlers, no styles for the rest of the page, nothing that is fetched. Ids get a prefix, because
-Matplotlib uses the same ones in every file and a page has one name space.
+A record may come from anywhere, so its figure is parsed as XML, and only the elements of a drawing are written again:
+no scripts, no event handlers, no styles for the rest of the page, nothing that is fetched. Ids get a prefix, because
+Matplotlib uses the same ones in every file and a page has a single name space.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a report shows of a sweep: a table, curves in small multiples, and maps with sliders.
 
-However many runs a sweep has, its results are numbers in the page, and the page's script draws what is asked for.
-Without the script, the page shows the first rows of the table.
+The results of a sweep are stored in the page as numbers, and the page's script draws what the reader selects. Without
+the script, the page shows the first rows of the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unlazy.lab.sweep import VARIABLE
 from unlazy.report.contents import Contents
 from unlazy.report.own_runs import MANY, kinds, verdicts
 
-_ROWS = 25  # of the table in the page itself; the script shows the others
+_ROWS = 25  # of the table in the page itself; the script adds the others
 _MOST_PROBES = 24
 _MOST_TIMES = 60
 _NUMBERS = {13: 400_000, 7: 200_000, 4: 80_000, 0: 0}  # in the page, by the number of frames of its films
@@ -160,9 +160,7 @@ class Swept:
         """The size of the sweep in words."""
         stored, seeds = self.total - int(self.runs.attrs["missing"]), self.runs.sizes["seed"]
         named = [f"{one.name} ({len(one.values)} values)" for one in self.fields]
-        shape = (
-            f"A grid over {', '.join(named)}" if self.grid and named else f"Points that differ in {', '.join(named)}"
-        )
+        shape = f"{'A grid over' if self.grid else 'Points that differ in'} {', '.join(named)}"
         runs = f"{stored:,} of {self.total:,} runs are stored" if stored < self.total else f"{stored:,} runs"
         return f"{shape if named else 'One setting'}: {runs}, {seeds} seed{'' if seeds == 1 else 's'} each at most."
 
@@ -178,20 +176,14 @@ class Swept:
         for name in self.probes:
             mean, low, high = (one[:, shown if name in timed else [-1]] for one in self.values(name))
             finite = mean[np.isfinite(mean)]
-            if mean.shape[1] > 1:  # what is zero at the start does not stretch an axis
+            if mean.shape[1] > 1:  # an axis does not extend to values that are zero at the start
                 later = mean[:, 1:][np.isfinite(mean[:, 1:])]
                 kept = np.isfinite(mean)
                 kept[:, 0] &= np.abs(mean[:, 0]) > rounding(later)
                 finite = mean[kept]
-            one: dict[str, Any] = {
-                "name": name,
-                "label": spoken(name),
-                "log": logarithmic(finite),
-                "mean": _packed(mean),
-            }
-            if seeds:
-                one |= {"low": _packed(low), "high": _packed(high)}
-            probes.append(one)
+            spread = {"low": _packed(low), "high": _packed(high)} if seeds else {}
+            described = {"name": name, "label": spoken(name), "log": logarithmic(finite)}
+            probes.append(described | {"mean": _packed(mean)} | spread)
         times = self.runs["time"]
         shared = times.ndim == 1
         each = None if shared else times.transpose(*self._dims, "observation").values.reshape(self.count, -1)
@@ -248,7 +240,7 @@ def _cell(mean: float, low: float, high: float, seeds: int) -> tuple[str, str]:
 
 
 def sweeps(contents: Contents) -> list[Swept]:
-    """Return the sweeps of a report, and runs that are so many that they are shown in the same way."""
+    """Return the sweeps of a report, and large families of runs, which are shown in the same way."""
     found = [
         Swept(
             anchor=f"s{index}",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from unlazy.lab.store import statuses
 from unlazy.lab.table import last_values
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
-from unlazy.report.contents import Contents
+from unlazy.report.contents import Contents, duration
 from unlazy.report.record import Record
 from unlazy.theory import Verdict
 
@@ -39,10 +40,10 @@ _OUTCOMES = {
     Outcome.UNDECIDED: "yellow",
 }
 _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "dim", Verdict.VACUOUS: "yellow"}
-_MOST_LINES = 8  # of runs in work
-_FEW, _LONG = 4, 600.0  # runs that each have a line of progress; seconds over which a speed is taken
-_MOST_ROWS = 100  # of a dry run's table
-_COLUMNS, _ALONE = 9, 6  # of a benchmark's table of several rows or of one, at most
+_MOST_LINES = 8  # of progress, for runs that are being computed
+_FEW, _LONG = 4, 600.0  # up to this many runs have a line each; seconds over which the speed is averaged
+_MOST_ROWS = 100  # in the table of a dry run
+_COLUMNS, _ALONE = 9, 6  # of a benchmark's table with several rows or with one, at most
 
 
 def print_records(done: list[Record], as_json: bool) -> None:
@@ -98,8 +99,7 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         # Means over seeds and entries; what was observed at the end only has no time.
         last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
         if as_json:
-            finite = {one: value if isfinite(value) else None for one, value in last.items()}  # JSON has no NaN
-            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": finite}
+            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": _finite(last)}
             summaries.append(summary | {"nonfinite": [one for one in marked.split(", ") if one]})
             continue
         rows = [[one, f"{value:.6g}"] for one, value in last.items()]
@@ -108,7 +108,7 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
             where = "" if Status[one].ok else f" stopped at t = {float(result['time'][-1]):g}"
             print(f"{name}{where}: {Status[one].value}")
         if marked:
-            print(f"{name}: NaN or infinite values were observed of {marked}.")
+            print(f"{name}: {marked} had NaN or infinite values.")
         written = result.attrs["written"]
         print(f"{name}: {', '.join(sorted(set(status)))}, {seconds:.1f} s. Stored on {written} in {path}")
         if "method" in result.attrs:  # older files do not have it
@@ -118,19 +118,23 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
 
 
+def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace NaN and infinity by None, because JSON has neither."""
+    return {name: value if isfinite(value) else None for name, value in values.items()}
+
+
 def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
     """Print a row for each run of a sweep: its swept fields, its status and the last values of its probes."""
-    points, rows = sweep.points(), []
-    for point in points:
-        if point.label not in results:  # of another part
-            continue
-        result = results[point.label]
-        status = ", ".join(dict.fromkeys(statuses(result)))
-        rows.append({"fields": point.fields, "status": status, "last": last_values(result)})
-        rows[-1]["run"] = str(store.path(point.recipe))
+    points = sweep.points()
+    rows: list[dict[str, Any]] = [
+        {"fields": point.fields, "status": ", ".join(dict.fromkeys(statuses(result))), "last": last_values(result)}
+        | {"run": str(store.path(point.recipe))}
+        for point in points
+        if (result := results.get(point.label)) is not None  # else it is of another part
+    ]
     path, _ = sweep.manifest(store, points)
     if as_json:
-        plain = [row | {"last": {k: v if isfinite(v) else None for k, v in row["last"].items()}} for row in rows]
+        plain = [row | {"last": _finite(row["last"])} for row in rows]
         print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
         return
     head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
@@ -144,28 +148,19 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
     seconds, memory = preview.seconds, preview.memory
     if as_json:
         rows = [
-            {
-                "label": row.point.label,
-                "fields": row.point.fields,
-                "state": row.state,
-                "seconds": row.seconds,
-                "memory": row.memory,
-            }
+            {"label": row.point.label, "fields": row.point.fields}
+            | {"state": row.state, "seconds": row.seconds, "memory": row.memory}
             for row in preview.rows
         ]
         print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
         return
     shown = preview.rows if len(preview.rows) <= _MOST_ROWS else preview.rows[: _MOST_ROWS // 2]
-    rows = [
-        [
-            *(_cell(row.point.fields[field]) for field in fields),
-            row.state,
-            "" if not row.seconds else duration(row.seconds),
-            "" if not row.memory else f"{row.memory / 2**20:.3g} MiB",
-        ]
-        for row in shown
-    ]
-    print_table([*fields, "state", "about", "memory"], rows)
+    table = []
+    for row in shown:
+        about = duration(row.seconds) if row.seconds else ""
+        size = f"{row.memory / 2**20:.3g} MiB" if row.memory else ""
+        table.append([*(_cell(row.point.fields[field]) for field in fields), row.state, about, size])
+    print_table([*fields, "state", "about", "memory"], table)
     if len(shown) < len(preview.rows):
         print(f"... and {len(preview.rows) - len(shown)} more (--json lists all).")
     counts = [f"{preview.count(state)} {state}" for state in ("stored", "in part", "new") if preview.count(state)]
@@ -178,28 +173,18 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
     print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
 
 
-def duration(seconds: float) -> str:
-    """Return a time in words, such as "12 s", "3 min" or "2.5 h"."""
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
     """Print a phase diagram as a map of letters, capital where a run was computed; as JSON, everything."""
     if as_json:
         print(path.read_text(encoding="utf-8"))
         return
     phase, names, regions, known = diagram.phase, diagram.names, diagram.regions, diagram.computed
-    letters = "abcdefghijklmnopqrstuvwxyz"
+    across, up, letters = phase.values(phase.x), phase.values(phase.y), ascii_lowercase
     rows = []
     for j in reversed(range(diagram.shape[1])):
         marks = [letters[regions[i, j] % 26] for i in range(diagram.shape[0])]
-        line = " ".join(mark.upper() if known[i, j] else mark for i, mark in enumerate(marks))
-        rows.append([_cell(phase.values(phase.y)[j]), line])
-    print_table(
-        [phase.y, f"{phase.x} from {_cell(phase.values(phase.x)[0])} to {_cell(phase.values(phase.x)[-1])}"], rows
-    )
+        rows.append([_cell(up[j]), " ".join(m.upper() if known[i, j] else m for i, m in enumerate(marks))])
+    print_table([phase.y, f"{phase.x} from {_cell(across[0])} to {_cell(across[-1])}"], rows)
     print(", ".join(f"{letters[index % 26].upper()}: {name}" for index, name in enumerate(names)))
     print(f"{diagram.summary()} Map: {path.with_suffix('.svg')}")
 
@@ -212,15 +197,8 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
         outcomes = {one.value: sum(claim.outcome is one for claim in claims) for one in Outcome}
         compared = dict(Counter(one.agreement for record in contents.records for one in record.references or ()))
         swept = [{"sweep": one.sweep, "points": len(one.points)} for one, _ in contents.sweeps]
-        counts = {
-            "panels": panels,
-            "runs": runs,
-            "sweeps": swept,
-            "claims": len(claims),
-            "outcomes": outcomes,
-            "references": compared,
-        }
-        print(json.dumps({"report": str(path), **counts}, indent=2))
+        counts = {"panels": panels, "runs": runs, "sweeps": swept, "claims": len(claims)}
+        print(json.dumps({"report": str(path), **counts, "outcomes": outcomes, "references": compared}, indent=2))
     else:
         of_panels = f"{_tally(*contents.records)} in {panels} panel{'' if panels == 1 else 's'}"
         of_runs = f"{runs} run{'' if runs == 1 else 's'} of your own" if runs else ""
@@ -231,7 +209,7 @@ def print_report(contents: Contents, path: Path, as_json: bool) -> None:
 
 
 def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
-    """Print what benchmarks measured."""
+    """Print the results of benchmarks."""
     if as_json:
         print(json.dumps([row for table in tables for row in table], indent=2))
         return
@@ -257,13 +235,13 @@ def _cell(value: Any) -> str:
 
 @contextmanager
 def telling(screen: Console) -> Iterator[Display]:
-    """Show progress on a terminal: a line for each of a few runs; for many, one for all and one for each in work."""
+    """Show progress on a terminal: a line for each of a few runs, or one for all and one for each that is computed."""
     with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
         yield Display(bars)
 
 
 class Display:
-    """The progress of runs. Of more than a few, only those in work have a line, below one line for all of them."""
+    """The progress of runs. Of more than a few, only those being computed have a line, below one line for all."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars, self.whole, self.stored, self.runs = bars, None, 0, 1
@@ -271,7 +249,7 @@ class Display:
         self.shares: dict[str, float] = {}
 
     def expect(self, runs: int) -> None:
-        """Begin to count again, with this number of runs."""
+        """Start counting again, with this number of runs."""
         self.runs, self.stored = runs, 0
         self.shares.clear()
         if runs > _FEW and self.whole is None:
@@ -284,7 +262,7 @@ class Display:
         note_progress(f"'{recipe.name}', {share:.0%} done: {note}.")
         name = recipe.digest
         if self.whole is not None and share >= 1 and name not in self.shares:
-            self.stored += 1  # it was there before, which says nothing about the time that others take
+            self.stored += 1  # it was stored before, so that it does not count for the estimate of the time left
         elif name not in self.lines and (self.whole is None or (share < 1 and len(self.lines) < _MOST_LINES)):
             self.lines[name] = self.bars.add_task(recipe.name, total=1.0, note=note)
         self.shares[name] = share

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from unlazy._errors import UserError
 from unlazy._plain import parse_json, read_text, unseal
@@ -21,28 +22,18 @@ from unlazy.report.diagnoses import read_diagnosis
 from unlazy.report.record import read_record
 
 OK, NOT_SEALED, LEFT, DAMAGED = "in order", "not sealed", "left behind", "damaged"
-_OLD = "written by an older version, without a checksum"
+
+Check = Callable[[Path], tuple[str, str]]  # of a file: its state, and why
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found out about one file.
+    """The state of one file."""
 
-    Attributes
-    ----------
-    file, kind
-        The file, relative to the folder, and what it is.
-    state
-        "in order"; "not sealed", where an older version wrote no checksum; "left behind", by a process that was killed;
-        or "damaged".
-    why
-        What is wrong, in a sentence.
-    """
-
-    file: str
+    file: str  # relative to the folder
     kind: str
-    state: str
-    why: str = ""
+    state: str  # OK, NOT_SEALED if an older version wrote no checksum, LEFT by a process that was killed, or DAMAGED
+    why: str = ""  # what is wrong
 
     @property
     def damaged(self) -> bool:
@@ -51,13 +42,7 @@ class Checked:
 
 
 def verify(folder: Path) -> list[Checked]:
-    """Check all files in a folder of results.
-
-    Parameters
-    ----------
-    folder
-        The folder.
-    """
+    """Check all files in a folder of results."""
     if not folder.is_dir():
         raise UserError(f"There is no folder '{folder}' to verify: give a folder of results.")
     found = []
@@ -69,7 +54,7 @@ def verify(folder: Path) -> list[Checked]:
     return found
 
 
-def _state(path: Path, check: Callable[[Path], tuple[str, str]]) -> tuple[str, str]:
+def _state(path: Path, check: Check) -> tuple[str, str]:
     try:
         return check(path)
     except FileNotFoundError:
@@ -78,14 +63,16 @@ def _state(path: Path, check: Callable[[Path], tuple[str, str]]) -> tuple[str, s
         return DAMAGED, str(error) or type(error).__name__
 
 
-def _run(path: Path) -> tuple[str, str]:
-    read_run(path)
-    return OK, ""
+def _readable(read: Callable[[Path], object], sealed: bool = False) -> Check:
+    """Return a check that reads a file and verifies its checksums; JSON files of older versions are not sealed."""
 
+    def check(path: Path) -> tuple[str, str]:
+        read(path)
+        if sealed and not unseal(parse_json(read_text(path)))[1]:
+            return NOT_SEALED, "written by an older version, without a checksum"
+        return OK, ""
 
-def _track(path: Path) -> tuple[str, str]:
-    tracks.check(path)
-    return OK, ""
+    return check
 
 
 def _checkpoint(path: Path) -> tuple[str, str]:
@@ -93,57 +80,37 @@ def _checkpoint(path: Path) -> tuple[str, str]:
     return OK, f"on the way to t = {float(header['target']):g}"
 
 
-def _claim(path: Path) -> tuple[str, str]:
-    if ended(parse_json(read_text(path)), path.stat().st_mtime):
-        return LEFT, "its process has ended, and the next one that needs it takes it over"
-    return OK, ""
+def _in_use(why: str, process: Callable[[Any], Any] = lambda content: content) -> Check:
+    """Return a check of files that a running process owns; ``process`` finds it in their content."""
 
+    def check(path: Path) -> tuple[str, str]:
+        left = ended(process(parse_json(read_text(path))), path.stat().st_mtime)
+        return (LEFT, f"its process has ended, and {why}") if left else (OK, "")
 
-def _live(path: Path) -> tuple[str, str]:
-    content = parse_json(read_text(path))
-    if ended(content.get("process"), path.stat().st_mtime):
-        return LEFT, "its process has ended, and the same command goes on from its last checkpoint"
-    return OK, ""
+    return check
 
 
 def _part(path: Path) -> tuple[str, str]:
     return LEFT, "a file that was being written when its process was killed; the next run removes it"
 
 
-def _sealed(read: Callable[[Path], object] | None) -> Callable[[Path], tuple[str, str]]:
-    def check(path: Path) -> tuple[str, str]:
-        if read is not None:
-            read(path)
-        sealed = unseal(parse_json(read_text(path)))[1]
-        return (OK, "") if sealed else (NOT_SEALED, _OLD)
-
-    return check
-
-
-_KINDS: tuple[tuple[str, str, Callable[[Path], tuple[str, str]]], ...] = (
-    ("run", "*.nc", _run),
-    ("track", "trajectories/*.npz", _track),
+_CONTINUES = "the same command continues from its last checkpoint"
+_KINDS: tuple[tuple[str, str, Check], ...] = (
+    ("run", "*.nc", _readable(read_run)),
+    ("track", "trajectories/*.npz", _readable(tracks.check)),
     ("checkpoint", "*.checkpoint", _checkpoint),
-    ("progress", f"*{LIVE}", _live),
-    ("claim", "**/*.claim", _claim),
-    ("sweep", "*.sweep.json", _sealed(None)),
-    ("certificates", "certificates/*.json", _sealed(read_certificates)),
-    ("record", "panels/*.json", _sealed(read_record)),
-    ("diagnosis", "diagnoses/*.json", _sealed(read_diagnosis)),
+    ("progress", f"*{LIVE}", _in_use(_CONTINUES, lambda content: content.get("process"))),
+    ("claim", "**/*.claim", _in_use("the next one that needs it takes it over")),
+    ("sweep", "*.sweep.json", _readable(read_text, sealed=True)),
+    ("certificates", "certificates/*.json", _readable(read_certificates, sealed=True)),
+    ("record", "panels/*.json", _readable(read_record, sealed=True)),
+    ("diagnosis", "diagnoses/*.json", _readable(read_diagnosis, sealed=True)),
     ("temporary file", "**/.*.part", _part),
 )
 
 
 def print_checks(found: Sequence[Checked], as_json: bool) -> None:
-    """Print the files that are not in order, and counts of all; or all of them as JSON.
-
-    Parameters
-    ----------
-    found
-        What `verify` returned.
-    as_json
-        Whether to print JSON.
-    """
+    """Print those of the files that `verify` found not in order, and counts of all; or all of them as JSON."""
     if as_json:
         print_json([asdict(one) for one in found])
         return

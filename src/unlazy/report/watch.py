@@ -1,7 +1,7 @@
 """`unlazy watch`: a local page that shows runs in progress from the files they write, and changes nothing.
 
-The server answers three addresses: the page, the part of it that is updated, and the same as JSON. No address is ever
-turned into the name of a file, so no request can reach other files; every method except GET and HEAD is refused.
+The server answers at three addresses: the page, the part of it that is updated, and the same as JSON. Addresses are
+never used as names of files, so no request can reach other files; every method except GET and HEAD is refused.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Job:
     end: float | None = None
     seconds: float | None = None  # computing time so far
     seconds_left: float | None = None
-    silent: float | None = None  # seconds since it last reported
+    silent: float | None = None  # seconds since its last report
     curves: list[Curve] = field(default_factory=list)
-    why: str = ""  # it cannot be read
+    why: str = ""  # why it cannot be read
 
 
 def jobs(folder: Path, now: float | None = None) -> list[Job]:
@@ -212,7 +212,7 @@ def _loopback(host: str) -> bool:
 
 
 class _Server(ThreadingHTTPServer):
-    """Has a limited number of threads, and says nothing about clients that leave."""
+    """A server with a limited number of threads that ignores clients that disconnect."""
 
     daemon_threads = True
 
@@ -244,7 +244,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers three addresses, to this machine only, and writes nothing."""
+    """Answers at three addresses, by default for this machine only, and writes nothing."""
 
     timeout = _IDLE
 

@@ -6,7 +6,8 @@
     def test_snake():
         check_activation(Snake())
 
-Each raises an `AssertionError` that says what does not hold. All of unlazy's own members pass the same checks.
+Each check raises an `AssertionError` with a sentence that says what does not hold. All of unlazy's own members pass the
+same checks.
 """
 
 from unlazy.testing.activations import ACTIVATION_CHECKS, check_activation

@@ -22,20 +22,15 @@ _PAIRS = np.array(
 
 
 def check_activation(activation: Activation, accuracy: float = 1e-9) -> None:
-    """Check derivatives, constants and Gaussian expectations of an activation against what they should be.
+    """Check derivatives, constants and Gaussian expectations of an activation against independent computations.
 
     Parameters
     ----------
     activation
         An instance. The checks run in 64 bits, however JAX is set.
     accuracy
-        Relative error that ``dual`` and ``dual_derivative`` may have, in units of E[σ²] and E[σ'²]. Quadrature at a
-        kink, as `Custom` does it, needs about 0.1.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence that says what does not hold.
+        Largest error of ``dual`` and ``dual_derivative``, relative to E[σ²] and E[σ'²]. Quadrature at a kink, as in
+        `Custom`, needs about 0.1.
     """
     with jax.enable_x64(True):
         for name, check in ACTIVATION_CHECKS.items():
@@ -79,7 +74,7 @@ def kinks_are_kinks(activation: Activation) -> None:
     """At each point of ``kinks`` the one-sided slopes differ, and both derivatives are 0."""
     for kink in activation.kinks:
         values, slopes, curvatures = _at(activation, np.array([kink - 1e-6, kink, kink + 1e-6]))
-        assert abs(np.diff(values, 2)[0]) > 1e-7, f"The one-sided slopes at the kink {kink:g} agree: it is none."
+        assert abs(np.diff(values, 2)[0]) > 1e-7, f"The one-sided slopes at the kink {kink:g} agree: it is not a kink."
         assert slopes[1] == curvatures[1] == 0, f"The derivatives at the kink {kink:g} must be 0 by convention."
 
 

@@ -36,7 +36,7 @@ def says_what_it_is(theorem: Theorem) -> None:
 
 
 def keeps_its_word(theorem: Theorem, example: Finding, counterexample: Finding) -> None:
-    """Check the findings: a feasible theorem holds on its example; another states how far it is from its hypotheses."""
+    """Check the findings: a feasible theorem holds on its example; any other says what it would need."""
     key = theorem.key
     assert example.hypotheses, f"{key} lists no hypotheses."
     if theorem.feasible:
@@ -59,8 +59,8 @@ def keeps_its_word(theorem: Theorem, example: Finding, counterexample: Finding) 
 def needs_are_probes(theorem: Theorem, network: Network, data: Dataset) -> None:
     """Check that the needed probes can be called, are the same each time, and are none for an unknown network."""
     needs = list(theorem.needs(network, data))
-    assert all(callable(probe) for probe in needs), f"{theorem.key} needs what is not a probe."
-    assert needs == list(theorem.needs(network, data)), f"{theorem.key} gives two answers to one question."
+    assert all(callable(probe) for probe in needs), f"{theorem.key} needs something that is not a probe."
+    assert needs == list(theorem.needs(network, data)), f"{theorem.key} needs other probes when it is asked again."
     assert not theorem.needs(TangentModel(network), data), f"{theorem.key} needs probes of a network it cannot know."
 
 
@@ -83,9 +83,9 @@ def check_panel(panel: Panel, build: bool = True) -> None:
     for scale in ("quick", "paper"):
         recipes = panel.recipes(scale)
         assert recipes, f"{panel.key} runs nothing at {scale} scale."
-        assert all(isinstance(one, Recipe) for one in recipes.values()), f"{panel.key} gives what is not a Recipe."
+        assert all(isinstance(one, Recipe) for one in recipes.values()), f"{panel.key} must return Recipe objects."
         seven = panel.recipes(scale, seeds=7)
-        assert {one.seeds for one in seven.values()} == {7}, f"{panel.key} does not take the number of seeds."
+        assert {one.seeds for one in seven.values()} == {7}, f"{panel.key} ignores the number of seeds."
         for label, recipe in recipes.items() if build and scale == "quick" else ():
             made = instantiate(msgspec.structs.replace(recipe, seeds=1))
             assert made.networks, f"The recipe '{label}' of {panel.key} makes no network."

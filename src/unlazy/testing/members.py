@@ -97,7 +97,7 @@ def check_data(make: Callable[..., Any], **options: Any) -> None:
     assert _same(data, again), "The same key and options must give the same bits."
     if takes_key:
         differs = not _same(data, made(2))
-        assert differs or "files_read" in vars(make), "Another key must give other data, or leave the argument out."
+        assert differs or "files_read" in vars(make), "Another key must give other data: otherwise take no key."
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -112,10 +112,8 @@ def check_law(law: Law, columns: int = 3, rows: int = 64) -> None:
     ----------
     law
         An instance that can be drawn.
-    columns
-        Number of columns of the matrix.
-    rows
-        Number of rows of the matrix.
+    columns, rows
+        Numbers of columns and rows of the matrix.
     """
     drawn, again = (law.draw(rows, columns, columns, key=jax.random.key(3)) for _ in range(2))
     assert drawn.shape == (rows, columns), f"A draw of {rows} rows and {columns} columns has shape {drawn.shape}."
@@ -141,7 +139,7 @@ def check_scaling(scaling: Scaling) -> None:
         nodes = np.asarray(scaling.nodes(width))
         assert nodes.shape == (width,), f"nodes({width}) gives one scale for each neuron, not shape {nodes.shape}."
         assert np.all((nodes >= 0) & (nodes < np.inf)), f"Node scales at width {width} are finite and >= 0."
-        assert np.any(nodes > 0), f"At width {width} no neuron counts."
+        assert np.any(nodes > 0), f"At width {width} all node scales are 0."
     for features in (1.0, 10.0):
         for factor in (scaling.movement(features), scaling.spread(features)):
             assert 0 < factor < math.inf, f"A factor at {features:g} features is {factor}."
@@ -228,15 +226,10 @@ def check_flow(flow: Flow, network: Network, data: Dataset, end: float = 2.0, to
         A time that takes at least two steps.
     tolerance
         Largest relative difference between a run with an intermediate stop and one without.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence that says what does not hold.
     """
     still = flow(network, data, [0.0], [TrainLoss()])
     assert still.status is Status.finished, f"A run to t = 0 ended with: {still.status.value}"
-    assert np.array_equal(_parameters(still.final), _parameters(still.start)), "Parameters move in no time."
+    assert np.array_equal(_parameters(still.final), _parameters(still.start)), "A run to t = 0 moves parameters."
     close(still.final(data.x), network(data.x), 1e-6, 1e-9, "At t = 0 the network is not the one that was given")
 
     key = jax.random.key(5)
@@ -246,10 +239,10 @@ def check_flow(flow: Flow, network: Network, data: Dataset, end: float = 2.0, to
     assert np.array_equal(_parameters(whole.final), _parameters(again.final)), "The same seed gives other bits."
     first = flow(network, data, [end / 2], [TrainLoss()], key=key)
     rest = flow.extend(first, [end], [TrainLoss()])
-    assert np.array_equal(_parameters(rest.final), _parameters(whole.final)), "Continuing differs from not stopping."
-    assert np.array_equal(rest.observed["train-loss"], whole.observed["train-loss"][1:]), (
-        "Continuing changes what is observed."
-    )
+    continued = np.array_equal(_parameters(rest.final), _parameters(whole.final))
+    assert continued, "A continued run differs from one without a stop."
+    seen, wanted = rest.observed["train-loss"], whole.observed["train-loss"][1:]
+    assert np.array_equal(seen, wanted), "Continuing a run changes what is observed."
     straight = flow(network, data, [end], key=key)
     what = "An intermediate observation changes where a run ends"
     close(_parameters(straight.final), _parameters(whole.final), tolerance, tolerance, what)
@@ -264,7 +257,7 @@ Evaluate = Callable[[Observation], Any]
 
 
 def check_probe(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> None:
-    """Check that a probe gives the same inside a flow and by hand, in every coordinate system.
+    """Check that a probe gives the same values inside a flow and by hand, in every coordinate system.
 
     Parameters
     ----------
@@ -274,11 +267,6 @@ def check_probe(probe: Evaluate, network: Network, data: Dataset, loss: Loss | N
         A small network on raw inputs and data that it fits.
     loss
         The loss to train on; squared error by default.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence that says what does not hold.
     """
     for coordinates, run in short_runs({"it": probe}, network, data, loss).items():
         inside_is_by_hand(run, coordinates)
@@ -295,17 +283,17 @@ def short_runs(
     return {form: flow(network, data, [0.0, _END], probes) for form, flow in flows.items()}
 
 
-def fits(probe: Evaluate, network: Network, data: Dataset, loss: Loss | None = None) -> bool:
-    """Whether a probe is defined for a network; if it is not, it raises a `UserError`."""
+def fits(probe: Evaluate, network: Network, data: Dataset) -> bool:
+    """Whether a probe is defined for a network, that is, does not raise a `UserError`."""
     try:
-        eqx.filter_eval_shape(lambda n, d: probe(Observation(n, n, d, loss or Squared())), network.restore(), data)
+        eqx.filter_eval_shape(lambda n, d: probe(Observation(n, n, d, Squared())), network.restore(), data)
     except UserError:
         return False
     return True
 
 
 def inside_is_by_hand(run: Trajectory, where: str) -> None:
-    """Check that probes observe the same inside the flow as by hand on the networks at both ends."""
+    """Check that probes give the same values inside the flow and by hand on the networks at both ends."""
 
     @eqx.filter_jit
     def observe(now: Network, start: Network, data: Dataset) -> dict[str, Any]:
@@ -315,7 +303,7 @@ def inside_is_by_hand(run: Trajectory, where: str) -> None:
         by_hand = observe(now, run.start, run.data)
         for name in run.probes:
             inside = jax.tree.map(lambda values, i=index: values[i], run.observed[name])
-            what = f"{name}, {where}: inside the flow it is not what it is by hand"
+            what = f"{name}, {where}: the value inside the flow differs from that by hand"
             assert jax.tree.structure(inside) == jax.tree.structure(by_hand[name]), what
             jax.tree.map(lambda one, other, what=what: close(one, other, 1e-6, 1e-8, what), inside, by_hand[name])
 
@@ -324,7 +312,7 @@ def results_are_finite_floats(run: Trajectory, where: str) -> None:
     """Check that observations are arrays of finite numbers in the precision of the run."""
     for name in run.probes:
         leaves = jax.tree.leaves(run.observed[name])
-        assert leaves, f"{name}, {where}: a probe that returns nothing."
+        assert leaves, f"{name}, {where}: the probe returns nothing."
         for leaf in leaves:
             assert leaf.dtype == run.data.y.dtype, f"{name}, {where}: {leaf.dtype} in a run in {run.data.y.dtype}."
             assert np.all(np.isfinite(leaf)), f"{name}, {where}: not all numbers are finite."
@@ -338,7 +326,7 @@ def works_under_vmap(probe: Evaluate, run: Trajectory) -> None:
     def observe(some: Any) -> Any:
         return probe(Observation(eqx.combine(some, rest[0]), run.start, run.data, run.loss))
 
-    together, what = eqx.filter_jit(jax.vmap(observe))(stacked), "Under vmap a probe gives something else"
+    together, what = eqx.filter_jit(jax.vmap(observe))(stacked), "Under vmap a probe gives other values"
     for index, one in enumerate(arrays):
         alone = eqx.filter_jit(observe)(one)
         jax.tree.map(lambda both, single, i=index: close(both[i], single, 1e-6, 1e-8, what), together, alone)

@@ -14,7 +14,7 @@ from unlazy.data import Dataset
 from unlazy.networks import Layout, Network, Prepared, generic_kernel, raw_inputs, split_trained, trained_rates
 from unlazy.testing.members import close
 
-# Compiled as wholes, as flows do; op by op, compiling all the small pieces takes several times as long.
+# Compiled as a whole, as in flows: operation by operation, compilation takes several times as long.
 outputs = eqx.filter_jit(lambda network, x: network(x))
 kernel = eqx.filter_jit(lambda network, x, z: network.tangent_kernel(x, z))
 _prepared = eqx.filter_jit(lambda network, data: network.prepare(data))
@@ -29,11 +29,6 @@ def check_network(network: Network, data: Dataset) -> None:
         A small network (the checks build full Jacobians) on raw inputs.
     data
         Data with matching inputs and outputs and at least four training samples; a test set is checked as well.
-
-    Raises
-    ------
-    AssertionError
-        With a sentence that says what does not hold.
     """
     for check in NETWORK_CHECKS.values():
         check(network, data)
@@ -54,7 +49,7 @@ def values_are_the_same_in_all_forms(network: Network, data: Dataset) -> None:
             if handle is None or raw is None:
                 continue
             what = f"{name}: the network on a handle is not the network on raw inputs"
-            assert np.array_equal(raw_inputs(handle), raw), f"{name}: a handle does not keep the raw points."
+            assert np.array_equal(raw_inputs(handle), raw), f"{name}: a handle does not contain the raw points."
             exact = outputs(restored, raw)
             assert exact.shape == raw.shape[:1] + data.y.shape[1:], "Outputs must have the shape of the targets."
             close(outputs(prepared, handle), exact, 1e-6, 1e-9, what)
@@ -133,11 +128,11 @@ def movement_is_distance(network: Network, data: Dataset) -> None:
     """Nothing has moved at the start, and everything has after a shift of all trained parameters."""
     for name, (prepared, _, _) in forms(network, data).items():
         still = prepared.movement(prepared)
-        assert all(np.all(np.asarray(moved) == 0) for moved in still.values()), f"{name}: it moves at the start."
+        assert all(np.all(np.asarray(moved) == 0) for moved in still.values()), f"{name}: at the start movement is 0."
         trained, frozen = split_trained(prepared)
         shifted = eqx.combine(jax.tree.map(lambda leaf: leaf + 0.25, trained), frozen)
         there = shifted.movement(prepared)
-        assert all(np.all(np.asarray(moved) > 0) for moved in there.values()), f"{name}: a shift is no movement."
+        assert all(np.all(np.asarray(moved) > 0) for moved in there.values()), f"{name}: a shift is a movement."
         restored = shifted.restore().movement(prepared.restore())
         assert set(there) == set(restored), f"{name}: the names of moving layers differ on raw inputs."
         for layer, moved in there.items():
@@ -159,7 +154,7 @@ def precision_is_kept(network: Network, data: Dataset) -> None:
 
 
 def neurons_can_be_handled(network: Network, data: Dataset) -> None:
-    """Layers: the same neurons in all forms; permuted, weighed, silenced, merged, added one by one."""
+    """Layers have the same neurons in all forms, which can be permuted, weighted, silenced, merged and nested."""
     for name, (prepared, x, _) in forms(network, data).items():
         f, restored = outputs(prepared, x), prepared.restore()
         assert set(prepared.layers()) == set(restored.layers()), f"{name}: the layers differ on raw inputs."
@@ -185,19 +180,13 @@ def _neurons(what: str, prepared: Network, restored: Network, name: str, x: Any,
     assert importance.shape == (m,), f"{what}: importance has shape {importance.shape}, not {(m,)}."
     assert np.all(np.asarray(importance) >= 0), f"{what}: importance is negative."
     close(moved.importance(), importance[order], 1e-6, 1e-9, f"{what}: importance is not permuted")
-    close(
-        moved.responses(x),
-        layer.responses(x)[:, order],
-        1e-6,
-        1e-9,
-        f"{what}: responses are not permuted",
-    )
+    close(moved.responses(x), layer.responses(x)[:, order], 1e-6, 1e-9, f"{what}: responses are not permuted")
     close(outputs(layer.silence(jnp.ones(m)), x), f, 1e-6, 1e-9, f"{what}: keeping all neurons changes the function")
     eye = jnp.eye(m)
     close(outputs(layer.merge(eye, eye), x), f, 1e-6, 1e-9, f"{what}: merging nothing changes the function")
     halves = jnp.concatenate([eye.at[0].mul(0.25), 0.75 * eye[:1]])
     split = layer.merge(jnp.concatenate([eye, eye[:1]]), halves)
-    close(outputs(split, x), f, 1e-6, 1e-9, f"{what}: one neuron as two with a quarter and the rest of its output")
+    close(outputs(split, x), f, 1e-6, 1e-9, f"{what}: splitting one neuron into two changes the function")
     ranked = jnp.argsort(-importance)
     nested = layer.nested(x, ranked, lambda values: values)
     assert nested.shape == (m + 1, *f.shape), f"{what}: `nested` has shape {nested.shape}."

@@ -1,9 +1,9 @@
 """Theory: theorems as objects that check on a run whether their hypotheses are met and their conclusion holds.
 
-The theorems are in the folders of their papers: `theorems` finds them all, and the tests run each on its own example
-and counterexample. `theorem` says what a theorem is, `hypotheses` has those that several papers share, and `decay`
-compares the loss with a guaranteed rate. `abc` classifies parameterisations of width, and `coupling` measures how far a
-finite network is from its mean-field limit.
+The theorems are in the folders of their papers, where `theorems` finds them; the tests check each on its own example
+and counterexample. `theorem` defines what a theorem is, `hypotheses` has hypotheses that several papers share, and
+`decay` compares the loss with a guaranteed rate. `abc` classifies parameterisations by their scaling with the width,
+and `coupling` measures how far a finite network is from its mean-field limit.
 """
 
 from unlazy import _registry

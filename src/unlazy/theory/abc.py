@@ -1,4 +1,4 @@
-"""Parameterisations of width: how large every layer is, how far it moves, and the limit that follows.
+"""Parameterisations by powers of the width: the size and movement of every layer, and the limit that follows.
 
 An abc-parameterisation (Yang and Hu 2021, chen2022 App. C) of a network with L hidden layers of width m, and so L + 1
 weight matrices, is
@@ -14,14 +14,14 @@ n_l = 1 where the input of layer l has width m, else 0:
 
     q_l = q_(l-1) + n_l/2 - (a_l + b_l),       p_(l-1) = p_l - ½ + a_l + b_l,       p_L = a + b of the read-out,
 
-or p_L = that of the read-out's change, where it is larger. An update of a layer is aligned with its input, so the sum
-over m terms is of order m and not √m, and ΔW_l x_(l-1) has the exponent
+where p_L is replaced by the exponent of the read-out's change if the change is larger. An update of a layer is aligned
+with its input, so that the sum over m terms is of order m and not √m, and ΔW_l x_(l-1) has the exponent
 
     SGD:  n_l + 2 q_(l-1) - 2 a_l - c_l - p_l,        Adam:  n_l + q_(l-1) - a_l - c_l,
 
-as Adam's updates are of order 1 whatever the gradient is (Yang and Littwin 2023; Everett et al. 2024). Activations are
-taken to be as large as pre-activations, as for ReLU; where all q_l are 0, as in every stable parameterisation, this
-does not matter. Channels of a convolutional network are its width, and the exponents are the same.
+as Adam's updates are of order 1 for any gradient (Yang and Littwin 2023; Everett et al. 2024). Activations are assumed
+to be as large as pre-activations, as for ReLU; if all q_l are 0, as in every stable parameterisation, this does not
+matter. The width of a convolutional network is its number of channels, and the exponents are the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LayerExponents(NamedTuple):
     own
         Of the change ΔW_l x_(l-1) that the layer's own update makes.
     change
-        Of the whole change of the pre-activations, which layers below also make.
+        Of the whole change of the pre-activations, to which earlier layers contribute.
     output
         Of the change of the outputs that the layer's own update makes. For SGD it is the exponent of the layer's part
         of the tangent kernel, with its learning rate.
@@ -117,10 +117,13 @@ class Parameterisation:
         if self.optimiser not in ("sgd", "adam"):
             raise UserError(f"optimiser = '{self.optimiser}' is unknown: choose 'sgd' or 'adam'.")
 
+    def _each(self, given: float | tuple[float, ...]) -> tuple[float, ...]:
+        return given if isinstance(given, tuple) else (given,) * len(self.a)
+
     @property
     def rates(self) -> tuple[float, ...]:
         """The exponent c_l of every weight matrix."""
-        return self.c if isinstance(self.c, tuple) else (self.c,) * len(self.a)
+        return self._each(self.c)
 
     @property
     def r(self) -> float:
@@ -157,15 +160,13 @@ class Parameterisation:
             last = one == out
             inherited = below + random[one] + (0.5 if last else 0.0)  # features move along the read-out
             change = max(own, inherited)
-            rate = None
-            if self.decay is not None:
-                rate = -self.rates[one] - (self.decay[one] if isinstance(self.decay, tuple) else self.decay)
+            rate = None if self.decay is None else -self.rates[one] - self._each(self.decay)[one]
             found.append(LayerExponents(sizes[one], own, change, own if last else 1 + gradient + own, rate))
             below = max(below, change) if self.residual and 0 < one < out else change
         return found
 
     def shifted(self, theta: float) -> Parameterisation:
-        """Give another description of the same training: a + θ, b - θ, and c - 2θ (chen2022 eq. 35), for Adam c - θ.
+        """Return another description of the same training: a + θ, b - θ, and c - 2θ (chen2022 eq. 35), for Adam c - θ.
 
         Parameters
         ----------
@@ -181,7 +182,7 @@ class Parameterisation:
         return dataclasses.replace(self, a=a, b=b, c=rates, decay=decay)
 
     def judge(self) -> tuple[Regime, str]:
-        """Give the regime, and a sentence with the exponent that decides it."""
+        """Return the regime, and a sentence with the exponent that decides it."""
         *hidden, output = self.layers()
         for layer, (one, wanted) in enumerate(zip(hidden, (0.0, *(0.5,) * len(hidden)), strict=False), start=1):
             stays = self.residual and layer > 1 and one.size < 0  # a branch may vanish beside its stream
@@ -213,7 +214,7 @@ class Parameterisation:
 
 
 def regime(a: Sequence[float], b: Sequence[float], c: float) -> Regime:
-    """Give the regime of a parameterisation from its exponents.
+    """Return the regime of a parameterisation from its exponents.
 
     Parameters
     ----------
@@ -246,12 +247,12 @@ def standard(hidden: int = 2, c: float = 0.0, optimiser: Optimiser = "sgd") -> P
 def neural_tangent(hidden: int = 2, optimiser: Optimiser = "sgd") -> Parameterisation:
     """NTK parameterisation: m^(-½) in front of every layer but the first. It is lazy.
 
+    The learning rate is of order 1 for SGD, and of order 1/m, the largest stable one, for Adam.
+
     Parameters
     ----------
-    hidden
-        Number of hidden layers L.
-    optimiser
-        "sgd", at a rate of order 1, or "adam", at the largest stable rate, which is of order 1/m.
+    hidden, optimiser
+        As for `standard`.
     """
     c = 1.0 if optimiser == "adam" else 0.0
     return Parameterisation((0.0, *(0.5,) * hidden), (0.0,) * (hidden + 1), c, optimiser)
@@ -265,10 +266,8 @@ def maximal_update(hidden: int = 2, optimiser: Optimiser = "sgd") -> Parameteris
 
     Parameters
     ----------
-    hidden
-        Number of hidden layers L.
-    optimiser
-        "sgd" or "adam".
+    hidden, optimiser
+        As for `standard`.
     """
     if optimiser == "adam":
         b, c = (0.0, *(0.5,) * (hidden - 1), 1.0), (0.0, *(1.0,) * hidden)
@@ -290,7 +289,7 @@ def chen(hidden: int = 2) -> Parameterisation:
 
 
 def of(scaling: Scaling, hidden: int = 2) -> Parameterisation:
-    """Give the parameterisation of a `TwoLayer` whose embedding has L - 1 random layers of the same width.
+    """Return the parameterisation of a `TwoLayer` whose embedding has L - 1 random layers of the same width.
 
     Only the last hidden layer of such a network is trained; the regime is that of training all layers at the same rate.
 

@@ -1,11 +1,11 @@
-"""How far a finite network is from its mean-field limit, against width and against step (aiad2026 Theorem 2.3).
+"""The distance of finite networks from their mean-field limit, against width and step size (aiad2026 Theorem 2.3).
 
-Networks of all widths are coupled: a narrow one is made of neurons of a wide one, which stands for the limit, so that
-single neurons can be compared. The first block can be infinite itself: the path of any of its neurons is then known by
-eq. 14, w_1(t) = w_1(0) - Σ_p Γ_p(t) φ_1(x_p).
+Networks of all widths are coupled: a narrow network consists of neurons of a wide one, which represents the limit, so
+that single neurons can be compared. The first block can also be infinite: the path of any of its neurons is then given
+by eq. 14, w_1(t) = w_1(0) - Σ_p Γ_p(t) φ_1(x_p).
 
-The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained parameter of any neuron that both have,
-at any of the times. Against a reference of width N sampling errors fall as √(1/n - 1/N), not as 1/√n.
+The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any trained parameter of any shared neuron at any
+of the times. With a reference of width N, sampling errors fall as √(1/n - 1/N), not as 1/√n.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def distance(run: Trajectory, reference: Trajectory, first: int = 0) -> float:
 
 
 def neurons_of(run: Trajectory) -> dict[str, np.ndarray]:
-    """Give the trained parameters of each neuron, by block, at every observed time.
+    """Return the trained parameters of each neuron, by block, at every observed time.
 
     Parameters
     ----------
@@ -80,12 +80,12 @@ def neurons_of(run: Trajectory) -> dict[str, np.ndarray]:
     """
     seen = through(run, TrainedNeurons())
     if seen is None:
-        raise UserError("Networks are compared neuron by neuron: run both with probes=[TrainedNeurons()].")
+        raise UserError("Networks are compared neuron by neuron: give both runs probes=[TrainedNeurons()].")
     return {name: np.asarray(rows, float) for name, rows in seen.items()}
 
 
 def movement(run: Trajectory) -> float:
-    """Give the largest change of any trained parameter of any neuron since the first time: D_T to a network at rest.
+    """Return the largest change of any trained parameter of any neuron since the first time.
 
     Parameters
     ----------
@@ -126,14 +126,10 @@ def against_width(
 
     Parameters
     ----------
-    wide
-        The wide network, which stands for the limit.
-    data
-        The data set.
-    widths
-        The widths n.
-    times
-        The times at which neurons are compared.
+    wide, data
+        The wide network, which represents the limit, and the data set.
+    widths, times
+        The widths n, and the times at which neurons are compared.
     flow
         The flow; `RungeKutta` with rtol = 1e-6 if omitted.
     repetitions
@@ -174,18 +170,14 @@ def against_step(
     ----------
     network
         The network.
-    data
-        The data set.
+    data, times, repetitions
+        As for `against_width`.
     steps
         The step sizes, each of which must divide all times.
-    times
-        The times at which neurons are compared.
     loss
         The loss; `Squared()` if omitted.
     batch
         Size of minibatches, which repetition i draws with key i; all samples if omitted.
-    repetitions
-        Number of repetitions for each size.
     """
     loss = Squared() if loss is None else loss
     (reference,) = _runs(RungeKutta(loss=loss, rtol=1e-8, atol=1e-10), [network], data, times)
@@ -200,7 +192,7 @@ class Coefficients(Probe):
     """Γ of a first block of infinite width, in Gram coordinates: (channels, n)."""
 
     def __call__(self, obs: Observation) -> Array:
-        """Copy them."""
+        """Return the coefficients."""
         now = obs.network.restore()
         first = now.blocks[0] if isinstance(now, MeanFieldStack) else None
         if not isinstance(first, Limit) or first.coefficients is None:
@@ -211,7 +203,7 @@ class Coefficients(Probe):
 def draw_first(limit: MeanFieldStack, width: int, *, key: PRNGKey) -> MeanFieldStack:
     """Replace an infinitely wide first block by neurons drawn from its law.
 
-    Their amplitudes are the mean of the law: in the limit nothing else of it enters.
+    Their amplitudes are the mean of its law, which is all that matters in the limit.
 
     Parameters
     ----------
@@ -246,23 +238,19 @@ def against_first_width(
 ) -> Study:
     """Train networks drawn from one with an infinite first block, and measure D_T to it; expect n^(-1/2).
 
-    Neurons of the first block are compared with their own paths in the limit, those of later blocks with theirs. With
-    unbounded features the largest difference D_T also grows with the range of n draws, like √log n.
+    Every neuron is compared with its own path in the limit. With unbounded features, the largest difference D_T also
+    grows like √log n, with the range of n draws.
 
     Parameters
     ----------
     limit
         A network whose first block is infinitely wide.
-    data
-        The data set.
     widths
         The widths n of the first block.
-    times
-        The times at which neurons are compared.
+    data, times, repetitions
+        As for `against_width`.
     flow
         The flow; `RungeKutta` with rtol = 1e-8 if omitted.
-    repetitions
-        Number of repetitions for each size.
     """
     flow = RungeKutta(rtol=1e-8, atol=1e-10) if flow is None else flow
     (reference,) = _runs(with_fields(flow, coordinates="gram"), [limit], data, times, coefficients=Coefficients())

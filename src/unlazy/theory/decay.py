@@ -1,4 +1,4 @@
-"""How fast the loss of a run falls, compared with a guaranteed rate."""
+"""The decay of the loss along a run, compared with a guaranteed rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from unlazy.theory.theorem import Finding, Verdict
 
-LITTLE = 0.01  # a guaranteed fall by less than this share over the whole run says nothing
+LITTLE = 0.01  # a guaranteed decrease by less than this fraction over the whole run says nothing
 
 
 class Fall(NamedTuple):
@@ -21,7 +21,7 @@ class Fall(NamedTuple):
     resolution
         Error of the root of the loss at later times.
     rounding
-        Root of the smallest loss that is not made of rounding errors alone. Lower losses do not count as measured.
+        Root of the smallest loss that is not rounding error alone. Lower losses do not count as measured.
     """
 
     times: np.ndarray
@@ -38,10 +38,10 @@ class Fall(NamedTuple):
     def against(self, rate: float, stepwise: bool, if_fails: str = "") -> Finding:
         """Check L^t <= L^s e^(-rate (t - s)).
 
-        It fails where the loss is above the bound by more than the error of the run. Where not even a loss that stands
-        still would be, the run cannot contradict the theorem, and the verdict is VACUOUS. The slowest rate is taken
-        over all times between which the loss is above rounding and the run either could have contradicted the theorem
-        or has the guaranteed rate.
+        It fails if the loss exceeds the bound by more than the error of the run. If even a constant loss would not, the
+        run cannot contradict the theorem, and the verdict is VACUOUS. The slowest rate is that over all pairs of times
+        at which the loss is above rounding and between which the run either could have contradicted the theorem or has
+        the guaranteed rate.
 
         Parameters
         ----------
@@ -73,17 +73,17 @@ class Fall(NamedTuple):
         }
         if holds and not could_fail.any():
             why = (
-                f"The root of the loss is known to {self.resolution:.2g} only, at the start it is {roots[0]:.2g}: the "
-                f"guaranteed rate of {rate:.3g} cannot be checked at this accuracy (the mean is {measured:.3g})."
+                f"The root of the loss, {roots[0]:.2g} at the start, is known only up to {self.resolution:.2g}: the "
+                f"guaranteed rate of {rate:.3g} cannot be checked at this accuracy (the mean rate is {measured:.3g})."
             )
             return Finding(Verdict.VACUOUS, why, None, numbers)
-        # Where nothing is above rounding but the start, the loss fell at least that far.
+        # If only the first loss is above rounding, the loss has fallen at least to that level.
         slowest = float(each[counted].min()) if counted.any() else measured
         numbers["slowest rate"] = slowest
         why = f"The loss falls at a rate of {slowest:.3g} or more (mean {measured:.3g}); {rate:.3g} is guaranteed."
         if np.any(known & ~counted):
-            why += " Between some of the times the loss is not known well enough to tell."
-        little = f"That is a fall by {promised:.2%} over the whole run, which says nothing."
+            why += " Between some of the times, the loss is not known accurately enough to measure a rate."
+        little = f"That is a decrease by {promised:.2%} over the whole run, which says nothing."
         weak = promised < LITTLE
         return Finding.judge(holds, why, slowest / rate, numbers, vacuous=weak, if_vacuous=little, if_fails=if_fails)
 

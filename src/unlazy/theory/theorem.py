@@ -1,4 +1,4 @@
-"""What a theorem is: an object that checks its hypotheses and its conclusion on a run."""
+"""Theorems: objects that check their hypotheses and their conclusion on a run."""
 
 import abc
 import dataclasses
@@ -22,7 +22,7 @@ else:
 
 
 class Verdict(enum.Enum):
-    """What a theorem says of a run."""
+    """What a theorem says about a run."""
 
     HOLDS = "Its hypotheses are met and its conclusion holds."
     FAILS = "Its hypotheses are met but its conclusion does not hold."
@@ -37,7 +37,7 @@ class Hypothesis:
     Parameters
     ----------
     what
-        The condition as a reader would write it: "eig_min(G) > 0".
+        The condition in words or formulas: "eig_min(G) > 0".
     met
         Whether the run satisfies it.
     found, needed
@@ -71,8 +71,8 @@ class Finding:
     why
         The reason, in sentences with numbers.
     margin
-        By which factor the conclusion is met where it is met least: measured over guaranteed, or the other way round
-        for an upper bound. It is at least 1 where the theorem holds (up to the error of the run), and None where it is
+        The smallest factor by which the conclusion is satisfied: measured over guaranteed, or the inverse for an upper
+        bound. It is at least 1 where the theorem holds (up to the error of the run), and None where the theorem is
         silent or the run is not accurate enough to measure it.
     numbers
         The numbers behind the verdict, by name.
@@ -107,7 +107,7 @@ class Finding:
         why, margin, numbers
             As in `Finding`.
         vacuous
-            Whether the conclusion is too weak to say anything, should it hold.
+            Whether the conclusion, if it holds, is too weak to say anything.
         if_vacuous, if_fails
             A sentence to add to ``why`` if the verdict is VACUOUS or FAILS.
         """
@@ -120,7 +120,7 @@ class Finding:
 
 
 class Example:
-    """A run that is made when it is called, as the `example` or `counterexample` of a theorem.
+    """An `example` or `counterexample` of a theorem: a run that is computed when it is called.
 
     ``theorem.example()`` trains the network and returns the run.
 
@@ -136,7 +136,7 @@ class Example:
         self.make, self.args, self.options = make, args, options
 
     def __call__(self) -> Trajectory:
-        """Make the run."""
+        """Compute the run."""
         return self.make(*self.args, **self.options)
 
 
@@ -151,8 +151,8 @@ class Theorem(eqx.Module, Generic[Setting]):
     It reads a run once: `read` yields the hypotheses and returns what the conclusion needs, its setting. Readings
     compose: ``setting = yield from another_reading(run)``.
 
-    A theorem on data and network alone takes them from the run's start: a run to ``times=[0]`` is enough for it.
-    Theorems with free constants (a probability, an interval) have them as fields, and are listed with their defaults.
+    For a theorem about data and network alone, a run to ``times=[0]`` is enough. Free constants of a theorem (a
+    probability, an interval) are fields; listings show the theorem with their defaults.
 
     Attributes
     ----------
@@ -163,13 +163,13 @@ class Theorem(eqx.Module, Generic[Setting]):
     statement
         What it says, in one sentence.
     example
-        A run to which it applies, and on which it holds; where it is not feasible, one as near as possible.
+        A run on which it holds; if it is not feasible, a run that comes as close as possible.
     counterexample
         A run on which it must not hold.
     feasible
         False if no problem that fits into a computer meets its hypotheses.
     probes
-        What has to be observed along a run for `conclude`.
+        The probes that a run must have for `conclude`.
     """
 
     key: AbstractVar[str]
@@ -182,22 +182,13 @@ class Theorem(eqx.Module, Generic[Setting]):
 
     @staticmethod
     def knows(network: Network) -> bool:
-        """Return whether the theorem may apply to a network, as far as is known before a run.
-
-        Parameters
-        ----------
-        network
-            The network at the start.
-        """
+        """Return whether the theorem may apply to a network, as far as its initial state shows."""
         return True
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Return the probes that a run must have: `probes` for networks that the theorem knows, none for others.
+        """Return the probes that a run from this network on these data must have.
 
-        Parameters
-        ----------
-        network, data
-            The network at the start of the run, and its data.
+        By default they are `probes` for networks that the theorem knows, and none for others.
         """
         return self.probes if self.knows(network) else ()
 
@@ -205,34 +196,16 @@ class Theorem(eqx.Module, Generic[Setting]):
     def read(self, run: Trajectory) -> Reading[Setting | None]:
         """Yield the hypotheses on data, network and run, and return the setting for `conclude`.
 
-        A reading ends early where a hypothesis is not met without which the others make no sense: with `require` or
-        `require_type`, or with ``return None``. A run may lack observations if a probe is missing: use them in
-        `conclude`.
-
-        Parameters
-        ----------
-        run
-            Any run.
+        A reading ends early, by `require`, `require_type` or ``return None``, if a hypothesis is not met that the
+        others depend on. Use observations in `conclude` only: here ``run`` is any run, which may lack a probe.
         """
 
     @abc.abstractmethod
     def conclude(self, setting: Setting) -> Finding:
-        """Check the conclusion on a run that meets all hypotheses and was observed with all probes needed.
-
-        Parameters
-        ----------
-        setting
-            What `read` returned.
-        """
+        """Check the conclusion on what `read` returned for a run that meets all hypotheses and has all probes."""
 
     def check(self, run: Trajectory) -> Finding:
-        """Check hypotheses and conclusion on a run.
-
-        Parameters
-        ----------
-        run
-            Any run.
-        """
+        """Check hypotheses and conclusion on any run."""
         hypotheses, setting = read_all(self.read(run))
         unmet = [one for one in hypotheses if not one.met]
         if setting is None and not unmet:
@@ -292,7 +265,7 @@ def require(*hypotheses: Hypothesis) -> Generator[Hypothesis, None, None]:
 
 
 def require_type(what: str, value: object, kind: type[Value]) -> Reading[Value]:
-    """Return a value of the required type, and end the reading if it has another: ``yield from require_type(...)``.
+    """Return a value that has the required type, else end the reading: ``yield from require_type(...)``.
 
     Parameters
     ----------
@@ -328,7 +301,7 @@ def read_all(reading: Reading[Value]) -> tuple[tuple[Hypothesis, ...], Value | N
 
 
 def through(run: Trajectory, probe: Probe) -> Any:
-    """Return what a run observed with a probe equal to ``probe``, under any name; None if it had no such probe.
+    """Return the observations of a probe equal to ``probe``, under any name; None if the run has no such probe.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
 """The collapse of full-rank mean-field networks from i.i.d. starts (Nguyen and Pham), and low rank beside it.
 
 In a network h_k^(l+1) = (1/n) Σ_j W_kj σ(h_j^(l)) whose weights W_kj start i.i.d., the sums over j make all neurons k
-of a middle layer equal as n → ∞. They stay so: in a network of at least three hidden layers what is sent back to neuron
-k is such a sum too, so that all neurons of the layer move alike. With low rank and frozen features (L_j, b_j) neurons
-σ(L_j·f + b_j) differ whatever the channels f do.
+of a middle layer equal as n → ∞. They stay equal: in a network of at least three hidden layers the backward signal of
+neuron k is such a sum too, so that all neurons of the layer move in the same way. With low rank and frozen features
+(L_j, b_j), neurons σ(L_j·f + b_j) differ whatever the channels f are.
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,18 +30,14 @@ _LAW = {"kind": "uniform", "reach": 1.0, "mean": 1.0}  # of all trained weights:
 _WITHIN = 0.15  # of exponents of the width
 
 FULL, LOW = "full rank", "low rank"
+Functions = Callable[[xr.Dataset], np.ndarray]  # what to take from a run: functions on a line
 
 
 def network(width: int, full: bool) -> dict[str, Any]:
     """Return three hidden layers in the mean-field parameterisation, as a section of a recipe.
 
-    Parameters
-    ----------
-    width
-        Neurons of each hidden layer.
-    full
-        Whether layers are linked in full: by a trained matrix whose outputs are the next neurons, and not by channels
-        and frozen features.
+    At full rank, layers are linked by a trained matrix whose outputs are the next neurons, and not by channels and
+    frozen features.
     """
     linked = {"features": ["normal", "eye", "eye"], "bias": [True, False, False]}
     return {
@@ -47,16 +45,16 @@ def network(width: int, full: bool) -> dict[str, Any]:
         "widths": [width] * 3,
         "ranks": width if full else _RANK,
         "train": "a",
-        "activation": "relu",  # of tanh and centred features all sums over neurons vanish, and nothing would move
+        "activation": "relu",  # with tanh and centred features all sums over neurons vanish, and nothing would move
         "amplitude": _LAW,
     } | (linked if full else {"features": "normal"})
 
 
 def flow(width: int, full: bool) -> dict[str, Any]:
-    """Return gradient descent of mean-field time.
+    """Return gradient descent in mean-field time.
 
-    A weight between two layers of n neurons has a gradient of order 1/n², against which its rate is n²: n of the block
-    and n for its outputs, each of which is one of n neurons.
+    A weight between two layers of n neurons has a gradient of order 1/n², so that its rate is n²: a factor n of the
+    block, and another for its outputs, each of which is one of n neurons.
     """
     plain = {"kind": "descent", "rate": _RATE, "coordinates": "weights"}
     if not full:
@@ -68,7 +66,7 @@ def flow(width: int, full: bool) -> dict[str, Any]:
 
 
 class Collapse(Panel):
-    """How different the neurons of a middle layer are, against the width, at full and at low rank."""
+    """Differences between the neurons of a middle layer against the width, at full and at low rank."""
 
     key = "aiad2026/collapse"
     title = "Remark 2.1, measured: the collapse of full rank under i.i.d. starts"
@@ -77,90 +75,57 @@ class Collapse(Panel):
         "Three hidden layers in the mean-field parameterisation with ReLU on cos(πx), 16 samples, by gradient descent; "
         "all trained weights start i.i.d., uniform in [0, 2]. Full rank: h_k = (1/n) Σ_j W_kj σ(h_j) with rates n² "
         "between hidden layers (Nguyen and Pham). Low rank: 3 channels between layers, with frozen Gaussian features. "
-        "Left: how much neurons of the second hidden layer differ, √(mean_k |σ(h_k) - mean|²) over x, over their size "
-        "at the start, at the start (thin) and at the end, against the width; dotted: n^(-1/2). Middle: the same of "
-        "the low-rank network's channels. Right: the loss over training at the largest width. Dots are seeds."
+        "Left: differences between neurons of the second hidden layer, √(mean_k |σ(h_k) - mean|²) over x divided by "
+        "their size at the start, against the width, before training (thin) and after; dotted: n^(-1/2). Middle: the "
+        "same for the channels of the low-rank network. Right: the loss over training at the largest width. Thin "
+        "coloured lines are seeds."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return both kinds at each width."""
         s, found = _SCALES[scale], {}
-        line = {"count": 101}
-        for full in (True, False):
-            for width in s.widths:
-                name = f"{FULL if full else LOW}, n = {width}"
-                found[name] = Recipe(
-                    name=f"aiad2026 collapse {name}".replace(",", ""),
-                    data={"kind": "cosine", "n": _SAMPLES, "frequency": 1.0},
-                    network=network(width, full),
-                    flow=flow(width, full),
-                    times=[_RATE * step for step in even_steps(s.steps, 11)],
-                    probes=[
-                        "train-loss",
-                        {"kind": "preactivations", "block": _MIDDLE, **line},
-                        {"kind": "channels", "as": "channels", **line},
-                    ]
-                    if not full
-                    else ["train-loss", {"kind": "preactivations", "block": _MIDDLE, **line}],
-                    seeds=seeds or s.seeds,
-                    dtype="float32",
-                )
+        probes = ["train-loss", {"kind": "preactivations", "block": _MIDDLE, "count": 101}]
+        channels = {"kind": "channels", "as": "channels", "count": 101}
+        for full, width in itertools.product((True, False), s.widths):
+            name = f"{FULL if full else LOW}, n = {width}"
+            found[name] = Recipe(
+                name=f"aiad2026 collapse {name}".replace(",", ""),
+                data={"kind": "cosine", "n": _SAMPLES, "frequency": 1.0},
+                network=network(width, full),
+                flow=flow(width, full),
+                times=[_RATE * step for step in even_steps(s.steps, 11)],
+                probes=probes if full else [*probes, channels],
+                seeds=seeds or s.seeds,
+                dtype="float32",
+            )
         return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """Full rank collapses, low rank does not, and which of them learns."""
         kinds = {name: _of_kind(results, name) for name in (FULL, LOW)}
-        claims = []
-        for name, wanted, words in (
-            (FULL, -0.5, "become equal as the width grows"),
-            (LOW, 0.0, "do not become equal as the width grows"),
-        ):
-            ends = {width: spread(_neurons(run))[:, -1] for width, run in kinds[name].items()}
-            starts = {width: spread(_neurons(run))[:, 0] for width, run in kinds[name].items()}
-            powers, first = _exponents(ends), _exponents(starts)
-            strict = Claim(
-                text=f"{name}: the neurons of the middle layer {words}: at the end of training their differences go as "
-                f"the width to the power {wanted:g} within {_WITHIN:g}",
-                paper="under i.i.d. initialization the mean-field limit of full-rank networks collapses"
-                if name == FULL
-                else "frozen features avoid the collapse",
-                measured=f"power {median_range(powers)}, at the start {median_range(first)}; by width "
-                f"{listed(ends, median_range)}",
-                judged=near(powers, wanted, _WITHIN),
-                hindsight=True,  # how differences are measured was changed, see `spread`
-            )
-            claims.append(strict)
-            if name == FULL:  # differences grow during training, and are not small at small widths
-                text = f"{name}: these differences are smaller at the largest width than at the smallest"
-                judged = increases(ends[max(ends)], ends[min(ends)], paired=False, log=True)
-                claims.append(replace(strict, text=text, judged=judged, weaker=True))
-        channels = {width: spread(_hidden(run))[:, -1] for width, run in kinds[LOW].items()}
-        powers = _exponents(channels)
-        claims.append(
-            Claim(
-                text=f"{LOW}: the channels of the middle layer do not become equal either, so that they can "
-                f"specialise: power 0 within {_WITHIN:g}",
-                paper="standard i.i.d. initialization suffices: independent channels specialise",
-                measured=f"power {median_range(powers)}; by width {listed(channels, median_range)}",
-                judged=near(powers, 0.0, _WITHIN),
-                hindsight=True,
-            )
-        )
+        text = f"{FULL}: the neurons of the middle layer become equal as the width grows"
+        paper = "under i.i.d. initialization the mean-field limit of full-rank networks collapses"
+        collapses = _power(text, paper, kinds[FULL], _neurons, -0.5)
+        # Differences grow during training, and are not small at small widths: the weaker claim compares widths.
+        text = f"{FULL}: these differences are smaller at the largest width than at the smallest"
+        ends = _differences(kinds[FULL], _neurons, -1)
+        smaller = increases(ends[max(ends)], ends[min(ends)], paired=False, log=True)
+        weaker = replace(collapses, text=text, judged=smaller, weaker=True)
+        text = f"{LOW}: the neurons of the middle layer do not become equal as the width grows"
+        differ = _power(text, "frozen features avoid the collapse", kinds[LOW], _neurons, 0.0)
+        text = f"{LOW}: the channels of the middle layer do not become equal either, so that they can specialise"
+        paper = "standard i.i.d. initialization suffices: independent channels specialise"
+        channels = _power(text, paper, kinds[LOW], _hidden, 0.0)
         low, full = (runs[max(runs)]["train-loss"].values for runs in (kinds[LOW], kinds[FULL]))
-        claims.append(
-            Claim(
-                text="at the largest width low rank ends at a lower loss than full rank",
-                paper="standard i.i.d. suffices and any limit is a global minimizer, where full rank collapses",
-                measured=f"{median_range(low[:, -1])} against {median_range(full[:, -1])}, from "
-                f"{median_range(low[:, 0])} and {median_range(full[:, 0])}",
-                judged=increases(low[:, -1], full[:, -1], paired=False, log=True),
-                hindsight=True,
-            )
+        learns = Claim(
+            text="at the largest width low rank ends at a lower loss than full rank",
+            paper="standard i.i.d. suffices and any limit is a global minimizer, where full rank collapses",
+            measured=f"{median_range(low[:, -1])} against {median_range(full[:, -1])}, from "
+            f"{median_range(low[:, 0])} and {median_range(full[:, 0])}",
+            judged=increases(low[:, -1], full[:, -1], paired=False, log=True),
+            hindsight=True,
         )
-        return claims
+        return [collapses, weaker, differ, channels, learns]
 
     def draw(self, results: Results) -> Figure:
-        """Differences by width of neurons and of channels, and losses."""
         figure, axes = titled_canvas("aiad2026, neurons of a middle layer from i.i.d. starts", 3, 12.5, 3.8)
         for index, name in enumerate((FULL, LOW)):
             runs = _of_kind(results, name)
@@ -182,14 +147,10 @@ class Collapse(Panel):
 
 
 def spread(functions: np.ndarray) -> np.ndarray:
-    """Compute √(mean_k |g_k - mean|²) over that size of g_k at the start, √(mean_k |g_k(0)|²), by seed and time.
+    """Compute √(mean_k |g_k - mean|²) / √(mean_k |g_k(0)|²) for functions on a line, (seeds, times, points, units).
 
-    The size at each time would not do: collapsed neurons may vanish together, and slight differences then look large.
-
-    Parameters
-    ----------
-    functions
-        Functions g_k on a line: (seeds, times, points, units).
+    Dividing by the size at each time would be misleading: where collapsed neurons vanish together, slight differences
+    would appear large.
     """
     apart = functions - functions.mean(axis=-1, keepdims=True)
     size = np.mean(functions[:, :1] ** 2, axis=(-2, -1))
@@ -209,7 +170,27 @@ def _of_kind(results: Results, name: str) -> dict[int, xr.Dataset]:
     return {option(run, "network.widths.0"): run for label, run in results.items() if label.startswith(name)}
 
 
+def _differences(runs: dict[int, xr.Dataset], of: Functions, when: int) -> dict[int, np.ndarray]:
+    """Return the differences between functions at one time, by width and seed."""
+    return {width: spread(of(run))[:, when] for width, run in runs.items()}
+
+
 def _exponents(values: dict[int, np.ndarray]) -> np.ndarray:
     """Fit a power of the width for each seed."""
     widths = list(values)
     return np.array([exponent(widths, list(row)) for row in np.stack(list(values.values()), axis=1)])
+
+
+def _power(text: str, paper: str, runs: dict[int, xr.Dataset], of: Functions, wanted: float) -> Claim:
+    """Claim that differences at the end are a power of the width."""
+    ends, starts = (_differences(runs, of, when) for when in (-1, 0))
+    powers = _exponents(ends)
+    return Claim(
+        text=f"{text}: at the end of training their differences scale as the width to the power {wanted:g} within "
+        f"{_WITHIN:g}",
+        paper=paper,
+        measured=f"power {median_range(powers)}, at the start {median_range(_exponents(starts))}; by width "
+        f"{listed(ends, median_range)}",
+        judged=near(powers, wanted, _WITHIN),
+        hindsight=True,  # the measure of differences was changed, see `spread`
+    )

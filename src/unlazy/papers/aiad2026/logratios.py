@@ -1,4 +1,8 @@
-"""Figures 5 and 6: how far apart channels, and neurons, are at x = 0 over training, and what chance alone gives."""
+"""Figures 5 and 6: log-ratios of channels and of neurons at x = 0 over training, and what chance alone gives."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -7,7 +11,7 @@ from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import label_axes, log_steps, median_range, plural, titled_canvas
-from unlazy.papers.aiad2026.setting import Setting, epochs_of, low_rank, sgd
+from unlazy.papers.aiad2026.setting import Setting, epochs_of, low_rank, mse_in_words, sgd
 from unlazy.papers.outcomes import at_least, increases, ordered
 
 _RANK = 15
@@ -20,7 +24,7 @@ _NEURONS: dict[Scale, Setting] = {
     "paper": Setting(width=1024, rank=_RANK, n=4096, batch=160, frequency=8.0, epochs=10_000, seeds=2),
 }
 _STOP = 2e-5  # the loss at which training ends in figure 6
-_BLOCK = 2  # whose channels are those of "layer 3", and whose neurons those of "layer 2"
+_BLOCK = 2  # its channels are the authors' "layer 3", its neurons "layer 2"
 _AT, _EPS = {5: 1e-8, 6: 1e-6}, {5: 1e-6, 6: 1e-10}  # of the authors' scripts
 _FAR = 10.0  # an |R_ij| that pairs of active neurons do not reach
 RUN = "training"
@@ -46,13 +50,12 @@ class Largest(Panel):
     caption = (
         f"{_SETTING}. Left: max R_ij = max (log(|f_i| + ε) - log(|f_j| + ε)) over the {_RANK} channels of block "
         f"{_BLOCK} at x = {_AT[5]:g} with ε = {_EPS[5]:g}, one line per seed, thick: median; grey: the middle 90 % of "
-        "draws of as many independent Gaussian numbers. A channel that happens to be zero there makes it large, so in "
-        "the middle stands the largest |f_k| over the median one, which no zero crossing drives. Right: max R_ij at "
-        "the end against the start; above the line it has grown. In these 20 epochs the loss hardly moves."
+        "draws of as many independent Gaussian numbers. A channel that happens to vanish there makes it large. Middle: "
+        "the largest |f_k| over the median one, which zero crossings do not affect. Right: max R_ij at the end against "
+        "the start; above the line it has grown. In these 20 epochs the loss hardly moves."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return the one run."""
         s = _CHANNELS[scale]
         ratios = {"kind": "log-ratios", "x": _AT[5], "block": _BLOCK, "eps": _EPS[5], "matrix": False}
         steps = [s.epoch * one for one in range(s.epochs + 1)]
@@ -61,7 +64,6 @@ class Largest(Panel):
         return {RUN: s.recipe("log-ratios", seeds, steps, sgd(s.batch), data=s.cosine, network=network, probes=probes)}
 
     def claims(self, results: Results) -> list[Claim]:
-        """The largest ratio grows, beyond chance; so does the one without zero crossings."""
         run = results[RUN]
         values = run["log-ratios.largest"].values
         _, middle, high = independent(run["log-ratios.logs"].shape[-1])
@@ -78,7 +80,6 @@ class Largest(Panel):
         return [strict, beyond, weaker, _grows(run, "top_to_median", "the largest over the median |f_k|(0)")]
 
     def draw(self, results: Results) -> Figure:
-        """Largest, top to median, and the end against the start."""
         run = results[RUN]
         title = f"aiad2026, cos({option(run, 'data.frequency'):g}πx)"
         figure, axes = titled_canvas(title, 3, 12.5, 3.6)
@@ -104,17 +105,16 @@ class AllPairs(Panel):
     title = "Figure 6: all log-ratios at x = 0"
     scales = by_scale(_NEURONS, _in_words)
     caption = (
-        f"{_SETTING}, but for two: the script behind the figure does not clip, as the paper does, and its target is "
-        "cos(8πx) + cos(2πx), where the paper has cos(8πx). "
+        f"{_SETTING}, with two exceptions, for which we follow the paper: the script behind the figure does not clip "
+        "gradients, and its target is cos(8πx) + cos(2πx) instead of cos(8πx). "
         f"Log-ratios log(a_i + ε) - log(a_j + ε) of all pairs of neurons a = ReLU(H) of block {_BLOCK} at x = "
         f"{_AT[6]:g}, with ε = {_EPS[6]:g}, until the mean loss of an epoch is below {_STOP:g} or for 10,000 epochs; "
-        "first seed. Left: histogram over all pairs, before training and after. A dead neuron, a = 0, stands for ε, "
-        "and pairs with one make the bumps beyond ±10. Middle: pairs of active neurons alone. Right: the share of dead "
-        "neurons over training, a line a seed."
+        "first seed. Left: histogram over all pairs, before training and after. A dead neuron, a = 0, contributes log "
+        "ε, and the pairs that contain one are the bumps beyond ±10. Middle: pairs of active neurons only. Right: the "
+        "share of dead neurons over training, one line per seed."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return the one run."""
         s = _NEURONS[scale]
         ratios = {"kind": "log-ratios", "x": _AT[6], "block": _BLOCK, "units": "neurons", "eps": _EPS[6]}
         steps = [s.epoch * one for one in log_steps(s.epochs, 15)]
@@ -123,51 +123,43 @@ class AllPairs(Panel):
         return {RUN: s.recipe("all pairs", seeds, steps, flow, data=s.cosine, network=network, probes=probes)}
 
     def claims(self, results: Results) -> list[Claim]:
-        """The distribution spreads, and has a tail; the same among active neurons."""
         run = results[RUN]
-        dead, loss = run["log-ratios.zeros"].values, run["train-loss"].values
-        ends = (0, -1)
-        middles = [
-            np.array([np.median(np.abs(pairs(one))) for one in run["log-ratios.logs"].values[:, i]]) for i in ends
-        ]
-        tails = [
-            np.array([np.mean(np.abs(pairs(one)) > _FAR) for one in run["log-ratios.logs"].values[:, i]]) for i in ends
-        ]
-        alive = [
-            np.array([np.median(np.abs(pairs(active(one)))) for one in run["log-ratios.logs"].values[:, i]])
-            for i in ends
-        ]
-        largest = max(float(np.abs(pairs(active(one))).max()) for one in run["log-ratios.logs"].values[:, -1])
-        first, last = (median_range(100 * dead[:, i]) for i in ends)
+        logs, dead = (run[f"log-ratios.{name}"].values[:, [0, -1]] for name in ("logs", "zeros"))
+
+        def ends(of: Callable[[np.ndarray], Any]) -> np.ndarray:
+            """Evaluate a function of the logs at the start and at the end, by seed."""
+            return np.array([[of(one) for one in seed] for seed in logs]).T
+
+        middles = ends(lambda one: np.median(np.abs(pairs(one))))
+        alive = ends(lambda one: np.median(np.abs(pairs(active(one)))))
+        tails = ends(lambda one: np.mean(np.abs(pairs(one)) > _FAR))
+        largest = ends(lambda one: np.abs(pairs(active(one))).max())[1].max()
+        first, last = (median_range(share) for share in 100 * dead.T)
         shares = f"{first} % of the neurons are dead at the start, {last} % at the end"
-        words = f"MSE from {median_range(loss[:, 0])} to {median_range(loss[:, -1])}"
-        paper = "log-ratios over training, all activation pairs: one channel increasingly dominates at x = 0"
-        return [
-            Claim(
-                text="the median |R_ij| over all pairs of neurons is larger at the end than at the start",
-                paper=paper,
-                measured=f"from {median_range(middles[0])} to {median_range(middles[1])}; {shares}; {words}",
-                judged=increases(*middles),
-            ),
-            Claim(
-                text=f"training makes the tail: the share of pairs with |R_ij| above {_FAR:g} is larger at the end "
-                "than at the start",
-                paper=paper,
-                measured=f"from {median_range(100 * tails[0])} % to {median_range(100 * tails[1])} %; {shares}; the "
-                f"largest of active pairs is {largest:.3g}",
-                judged=increases(*tails),
-            ),
-            Claim(
-                text="the median |R_ij| over pairs of active neurons is larger at the end than at the start",
-                paper=paper,
-                measured=f"from {median_range(alive[0])} to {median_range(alive[1])}",
-                judged=increases(*alive),
-                weaker=True,
-            ),
-        ]
+        strict = Claim(
+            text="the median |R_ij| over all pairs of neurons is larger at the end than at the start",
+            paper="log-ratios over training, all activation pairs: one channel increasingly dominates at x = 0",
+            measured=f"from {median_range(middles[0])} to {median_range(middles[1])}; {shares}; {mse_in_words(run)}",
+            judged=increases(*middles),
+        )
+        tail = replace(
+            strict,
+            text=f"training produces the tail: the share of pairs with |R_ij| above {_FAR:g} is larger at the end than "
+            "at the start",
+            measured=f"from {median_range(100 * tails[0])} % to {median_range(100 * tails[1])} %; {shares}; the "
+            f"largest |R_ij| of active pairs is {largest:.3g}",
+            judged=increases(*tails),
+        )
+        weaker = replace(
+            strict,
+            text="the median |R_ij| over pairs of active neurons is larger at the end than at the start",
+            measured=f"from {median_range(alive[0])} to {median_range(alive[1])}",
+            judged=increases(*alive),
+            weaker=True,
+        )
+        return [strict, tail, weaker]
 
     def draw(self, results: Results) -> Figure:
-        """Histograms over all pairs and over active ones, and dead neurons."""
         run = results[RUN]
         title = f"aiad2026, cos({option(run, 'data.frequency'):g}πx), neurons of block {_BLOCK}"
         figure, axes = titled_canvas(title, 3, 12.5, 3.6)
@@ -199,23 +191,16 @@ def active(logs: np.ndarray) -> np.ndarray:
 
 
 def independent(rank: int, draws: int = 4000) -> np.ndarray:
-    """Return the 5 %, 50 % and 95 % quantiles of max_ij R_ij for so many independent Gaussian channels.
+    """Return the 5 %, 50 % and 95 % quantiles of max_ij R_ij for ``rank`` independent Gaussian channels.
 
-    This is what chance alone gives, without any training.
-
-    Parameters
-    ----------
-    rank
-        Number of channels.
-    draws
-        Number of draws, from a fixed seed.
+    This is what chance alone gives, without any training; the draws have a fixed seed.
     """
     sizes = np.log(np.abs(np.random.default_rng(0).normal(size=(draws, rank))))
     return np.quantile(sizes.max(axis=1) - sizes.min(axis=1), [0.05, 0.5, 0.95])
 
 
 def _grows(run: xr.Dataset, what: str, words: str, sustained: bool = False) -> Claim:
-    values, loss = run[f"log-ratios.{what}"].values, run["train-loss"].values
+    values = run[f"log-ratios.{what}"].values
     start, half, end = values[:, 0], values[:, values.shape[1] // 2], values[:, -1]
     chance = ""
     if what == "largest":
@@ -227,8 +212,7 @@ def _grows(run: xr.Dataset, what: str, words: str, sustained: bool = False) -> C
         else f"{words} is larger at the end than at the start",
         paper="sustained growth of max R_ij: one channel increasingly dominates at x = 0",
         measured=f"from {median_range(start)} to {median_range(end)} at epoch {epochs_of(run)[-1]:,.0f}; it grows in "
-        f"{int(np.sum(end > start))} of {plural(len(start))}{chance}; MSE from {median_range(loss[:, 0])} to "
-        f"{median_range(loss[:, -1])}",
+        f"{int(np.sum(end > start))} of {plural(len(start))}{chance}; {mse_in_words(run)}",
         judged=ordered([start, half, end]) if sustained else increases(start, end),
         weaker=not sustained,
     )

@@ -1,7 +1,7 @@
 """The channels and neurons of a mean-field stack: functions of the input, their gradients, and their shape.
 
-Channels are f_k^(l)(x), neurons σ(H_j^(l)(x)) with H_j = w_j·f^(l-1) + b_j: what a block adds up to make its channels.
-Probes of shape observe either, by their option ``units``; neurons are also those of any other network's layers.
+Channels are f_k^(l)(x), neurons σ(H_j^(l)(x)) with H_j = w_j·f^(l-1) + b_j: a block sums them to obtain its channels.
+Probes with an option ``units`` observe either; neurons can also be those of the layers of any other network.
 
 These probes evaluate the network along a line of inputs: ``count`` points from ``low`` to ``high`` on the first axis,
 all other inputs being 0. With one input, as in aiad2026, that is the whole function. Blocks are called ``block-1``,
@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy.networks import MeanFieldStack
 from unlazy.probes import Observation, Probe
-from unlazy.probes.movement import raw_stack
+from unlazy.probes.movement import layers_of, raw_stack
 
 ByBlock = dict[str, Float[Array, "..."]]
 Units = Literal["channels", "neurons"]
@@ -43,24 +43,19 @@ def _along(obs: Observation, points: np.ndarray) -> tuple[MeanFieldStack, Float[
     return stack, jnp.zeros((points.size, stack.inputs), dtype).at[:, 0].set(jnp.asarray(points, dtype))
 
 
-def _channels(obs: Observation, points: np.ndarray) -> list[Float[Array, "q D"]]:
+def _channels(obs: Observation, points: np.ndarray) -> ByBlock:
     stack, x = _along(obs, points)
-    return stack.channels(x)
+    return by_block(stack.channels(x))
 
 
 def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
     """Return the channels of every block of a stack, or the neurons of every layer of any network: (points, units)."""
     if units == "channels":
-        return by_block(_channels(obs, points))
-    if units != "neurons":
-        raise UserError(f"A probe is of 'channels' or 'neurons', not of '{units}'.")
-    network, x = obs.network.restore(), obs.data.x
+        return _channels(obs, points)
+    x = obs.data.x
     along = jnp.zeros((points.size, *x.shape[1:]), x.dtype)
     along = along.reshape(points.size, -1).at[:, 0].set(jnp.asarray(points, x.dtype)).reshape(along.shape)
-    layers = network.layers()
-    if not layers:
-        raise UserError(f"{type(network).__name__} lists no layers of neurons: remove this probe.")
-    return {name: layer.responses(along) for name, layer in layers.items()}
+    return {name: layer.responses(along) for name, layer in layers_of(obs.network.restore()).items()}
 
 
 class _OnLine(Probe):
@@ -84,12 +79,12 @@ class Channels(_OnLine):
     """
 
     def __call__(self, obs: Observation) -> ByBlock:
-        return by_block(_channels(obs, self._points()))
+        return _channels(obs, self._points())
 
 
 def _not_negative(value: float) -> float:
     if not value >= 0:
-        raise UserError(f"What is added to sizes is not negative: {value:g}.")
+        raise UserError(f"eps = {value:g} is negative: choose 0 or a positive number.")
     return float(value)
 
 
@@ -106,21 +101,15 @@ class BackwardSignals(_OnLine):
 
     def __call__(self, obs: Observation) -> ByBlock:
         stack, x = _along(obs, self._points())
-        return by_block(
-            signal[0].T if stack.scalar else jnp.transpose(signal, (2, 1, 0)) for signal in stack.signals(x)
-        )
+        return by_block(_points_first(stack, signal) for signal in stack.signals(x))
+
+
+def _points_first(stack: MeanFieldStack, signal: Float[Array, "outputs D q"]) -> Float[Array, "..."]:
+    return signal[0].T if stack.scalar else jnp.transpose(signal, (2, 1, 0))
 
 
 def log_sizes(values: Float[Array, " D"], eps: Float[Array, ""] | np.ndarray | float = 0.0) -> Float[Array, " D"]:
-    """Compute log(|f_k| + eps), with the smallest positive number in place of 0.
-
-    Parameters
-    ----------
-    values
-        The values f_k.
-    eps
-        What is added to their sizes.
-    """
+    """Compute log(|f_k| + eps), with the smallest positive number in place of 0."""
     return jnp.log(jnp.maximum(jnp.abs(values) + jnp.asarray(eps, values.dtype), jnp.finfo(values.dtype).tiny))
 
 
@@ -197,7 +186,7 @@ class Preactivations(Probe):
 
 
 class SymmetryDefect(Probe):
-    """Share of each function's energy that is in its odd part about x = 0, for each block: 0 is even, 1 is odd.
+    """Share of each function's energy that is in its odd part about x = 0, for each block: 0 if even, 1 if odd.
 
     ∫ f_odd² / ∫ f² over [-reach, reach], with f_odd(x) = (f(x) - f(-x)) / 2 (aiad2026 figures 8 and 9).
 
@@ -232,7 +221,7 @@ def _integral(values: Float[Array, "q D"]) -> Float[Array, " D"]:
 
 
 class Spikes(_OnLine):
-    """Where each channel or neuron is largest and how sharp its spike is, for each block.
+    """Location and sharpness of the maximum of each channel or neuron, for each block.
 
     - ``location``: the x at which |f_k| is largest;
     - ``sharpness``: max f² over the mean of f²: 1 for a constant, 2 for a cosine, length over width for a spike.
@@ -284,19 +273,11 @@ class ChannelSpectrum(Probe):
         if not 0 <= 2 * self.frequencies < self.count:
             raise UserError(f"{self.count} points cannot tell {self.frequencies} frequencies apart: take more points.")
         line = _line(-1.0, 1.0, self.count)
-        return by_block(spectrum(values, line, self.frequencies) for values in _channels(obs, line))
+        return {name: spectrum(one, line, self.frequencies) for name, one in _channels(obs, line).items()}
 
 
 def spectrum(values: Float[Array, "q D"], line: np.ndarray, frequencies: int) -> Float[Array, "frequencies D"]:
-    """Compute the absolute values of the Fourier coefficients on [-1, 1] by the trapezoid rule.
-
-    Parameters
-    ----------
-    values, line
-        One function per column, at the points of the line.
-    frequencies
-        The highest frequency.
-    """
+    """Compute the absolute Fourier coefficients, up to a highest one, of functions on [-1, 1], one per column."""
     order = np.arange(frequencies + 1)[:, None]
     weight = np.ones(line.size)
     weight[[0, -1]] = 0.5
@@ -347,7 +328,7 @@ class ParameterHistogram(Probe):
 
 
 class ChannelDrive(Probe):
-    """Everything that moves f_k of the first block by aiad2026 eq. 10, at the points of the data set.
+    """The quantities by which f_k of the first block moves (aiad2026 eq. 10), at the points of the data set.
 
     - ``channels``: f_k(x) at the training points, then at the test points: (points, D);
     - ``signals``: B_k(x_p) = ∂f/∂f_k at the training points: (n, D), or (n, D, outputs);
@@ -358,13 +339,13 @@ class ChannelDrive(Probe):
         now, data = obs.network, obs.data
         if not isinstance(now, MeanFieldStack):
             raise UserError(
-                f"Channels are those of a MeanFieldStack; {type(now).__name__} has none: remove this probe."
+                f"Channels are those of a MeanFieldStack, and {type(now).__name__} has none: drop this probe."
             )
-        channels, signals = now.channels(obs.x)[0], now.signals(obs.x)[0]
+        channels = now.channels(obs.x)[0]
         if data.x_test is not None:
             channels = jnp.concatenate([channels, now.channels(obs.x_test)[0]])
         return {
             "channels": channels,
-            "signals": signals[0].T if now.scalar else jnp.transpose(signals, (2, 1, 0)),
+            "signals": _points_first(now, now.signals(obs.x)[0]),
             "slope": obs.loss.slope(obs.outputs, data.y, data.weight),
         }

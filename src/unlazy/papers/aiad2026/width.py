@@ -15,25 +15,26 @@ from unlazy.papers.aiad2026.setting import MSE
 from unlazy.papers.outcomes import LEVEL, Judgement, Outcome, power_law, together, undecided
 from unlazy.theory.coupling import fitted_exponent
 
-# Widths and N, the width of the reference, which stands for infinite width; steps of descent with all samples, and with
-# one of many, of which a run sees a small part.
+_STEPS = [2.0**-k for k in range(2, 9)]
+# Widths and N, the width of the reference, which represents infinite width; steps of descent with all samples, and with
+# one of many, of which a run uses a small part.
 _SCALES: dict[Scale, Sizes] = {
     "quick": Sizes(
-        widths=[4**k for k in range(3, 7)],
+        widths=[64, 256, 1024, 4096],
         reference=8192,
         samples=16,
-        steps=[2.0**-k for k in range(2, 6)],
+        steps=_STEPS[:4],
         many=2000,
-        small=[2.0**-k for k in range(3, 8)],
+        small=_STEPS[1:6],
         seeds=24,
     ),
     "paper": Sizes(
-        widths=[2**k for k in range(6, 13)],
+        widths=[64, 128, 256, 512, 1024, 2048, 4096],
         reference=16384,
         samples=32,
-        steps=[2.0**-k for k in range(2, 7)],
+        steps=_STEPS[:5],
         many=8000,
-        small=[2.0**-k for k in range(3, 9)],
+        small=_STEPS[1:],
         seeds=64,
     ),
 }
@@ -48,24 +49,10 @@ FLOW, WIDTH, STEP, BATCH = "flow", "n = ", "step ", "step, one sample, "
 
 
 def recipe(s: Sizes, width: int, step: float | None, many: bool, seeds: int | None, shown: int) -> Recipe:
-    """Return the training of one width along the flow, or by descent on all samples or on single ones of ``many``.
+    """Return the training of one width along the flow (no ``step``), or by descent on all samples or single ones.
 
-    It has three layers of rank 2 in the mean-field parameterisation, whose amplitudes have a mean: the limit moves.
-
-    Parameters
-    ----------
-    s
-        The sizes.
-    width
-        Width of both layers.
-    step
-        Step of descent; None for the flow.
-    many
-        Whether each step has one of many samples.
-    seeds
-        Number of seeds, if not that of the sizes.
-    shown
-        Number of neurons that are stored.
+    The network has three layers of rank 2 in the mean-field parameterisation, whose amplitudes have a mean other than
+    0, so that the limit moves. If ``many``, each step uses one of many samples. ``shown`` neurons are stored.
     """
     flow: dict[str, Any] = {"kind": "runge-kutta", "rtol": 1e-8, "atol": 1e-10, "loss": MSE}
     if step is not None:
@@ -92,15 +79,8 @@ def recipe(s: Sizes, width: int, step: float | None, many: bool, seeds: int | No
 def distances(run: xr.Dataset, reference: xr.Dataset, typical: bool = False) -> np.ndarray:
     """Return D_T of each seed: the largest difference, at any time, of any trained parameter of any neuron of both.
 
-    A narrow network of some seed consists of the first neurons of a wide one of the same seed. Networks for which this
-    is not so at the start cannot be compared.
-
-    Parameters
-    ----------
-    run, reference
-        Stored runs of a narrow network and of a wide one.
-    typical
-        Take the root mean square over neurons instead of the largest.
+    A narrow network consists of the first neurons of the wide network of the same seed, the ``reference``. If
+    ``typical``, the root mean square over neurons takes the place of the largest difference.
     """
     largest = np.zeros(run["seed"].size)
     for name in run.data_vars:
@@ -110,7 +90,7 @@ def distances(run: xr.Dataset, reference: xr.Dataset, typical: bool = False) -> 
             apart = np.abs(here[:, :, :both] - there[:, :, :both])
             if apart[:, 0].max() > 0:
                 raise UserError(
-                    "These networks do not share their first neurons at the start, so they are no coupling."
+                    "These networks do not share their first neurons at the start, so that they cannot be compared."
                 )
             over = np.sqrt(np.mean(apart**2, axis=2)) if typical else apart.max(axis=2)
             largest = np.maximum(largest, over.max(axis=(1, 2)))
@@ -118,7 +98,7 @@ def distances(run: xr.Dataset, reference: xr.Dataset, typical: bool = False) -> 
 
 
 class AgainstWidth(Panel):
-    """D_T(W, W̃) against n, and against the step."""
+    """D_T(W, W̃) against the width n, and against the step."""
 
     key = "aiad2026/width"
     title = "Theorem 2.3, measured: distance to the mean-field limit"
@@ -130,16 +110,15 @@ class AgainstWidth(Panel):
     )
     caption = (
         "D_T of Appendix G.2: the largest difference, up to T = 1, of any weight of any neuron that two networks "
-        "share. Left: networks of width n, the first n neurons of one of width N, which stands for the limit, "
-        "all by descent of step 1/16; sampling errors go as √(1/n - 1/N). Right: descent against the gradient flow "
-        "of the same network, with all samples at each step and with a single one (in a small part of an epoch). "
-        "Three layers of rank 2 with tanh and frozen Gaussian features in the mean-field parameterisation on "
-        "cos(πx). Amplitudes have a mean, for the limit of centred ones does not move. Dots are seeds, lines the "
-        "power laws through their root mean squares."
+        "share. Left: networks of width n, the first n neurons of one of width N, which represents the limit, all by "
+        "descent with step 1/16; sampling errors scale as √(1/n - 1/N). Right: descent against the gradient flow of "
+        "the same network, with all samples at each step and with a single one (for a small part of an epoch). Three "
+        "layers of rank 2 with tanh and frozen Gaussian features in the mean-field parameterisation on cos(πx). "
+        "Amplitudes have a mean other than 0, because the limit of centred ones does not move. Dots are seeds, lines "
+        "are power laws through their root mean squares."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """The reference, all widths, and all steps."""
         s = _SCALES[scale]
         widths = (s.reference, *s.widths)
         found = {f"{WIDTH}{n}": recipe(s, n, _STEP, False, seeds, max(s.widths)) for n in widths}
@@ -149,20 +128,19 @@ class AgainstWidth(Panel):
         return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """Powers -1/2, 1 and 1/2."""
         widths, apart, power, full = by_width(results)
         size, naive = seeds_rms(apart), fitted_exponent(widths, apart)
-        typical = by_width(results, typical=True)[1]
-        per_width, per_neuron = 1 / (1 / widths - 1 / full), by_width(results, typical=True)[2]
+        _, typical, per_neuron, _ = by_width(results, typical=True)
+        per_width = 1 / (1 / widths - 1 / full)
         factor = logarithm(widths, results[f"{WIDTH}{full}"]["time"].values[-1])[:, None]
         corrected = -fitted_exponent(1 / per_width, apart / factor)
         (one, whole, first), (other, single, second) = (by_step(results, start) for start in (STEP, BATCH))
         bound = "Theorem 2.3: D_T ≤ e^(K_T(1+rK)) (1/√n_min + √ε) √log(3(T+1)n_max²/δ + e)"
         return [
             Claim(
-                text="D_T over √log(3(T+1)n²/δ + e), the logarithm of the theorem, falls as (1/n - 1/N)^(1/2): the "
-                f"95 % confidence interval of its exponent of n from {widths[0]:g} to {widths[-1]:g} contains -0.5, "
-                f"and its ends are within {_STRICT:g} of its middle",
+                text="D_T divided by √log(3(T+1)n²/δ + e), the logarithm of the theorem, falls as (1/n - 1/N)^(1/2): "
+                f"the 95 % confidence interval of its exponent of n from {widths[0]:g} to {widths[-1]:g} contains "
+                f"-0.5, and its ends are within {_STRICT:g} of its middle",
                 paper=bound,
                 measured=f"{_interval(per_width, apart / factor)} over {plural(apart.shape[1])}, {corrected:.3f} "
                 f"through root mean squares; D_T from {size[0]:.2g} to {size[-1]:.2g}",
@@ -170,7 +148,8 @@ class AgainstWidth(Panel):
                 hindsight=True,
             ),
             Claim(
-                text="the same of the root mean square over neurons by itself: it has no largest of n, to grow with n",
+                text="the same holds for the root mean square over neurons without the logarithm, which belongs to the "
+                "largest of n differences",
                 paper=bound,
                 measured=f"{_interval(per_width, typical)}, {per_neuron:.3f} through root mean squares",
                 judged=_contains(per_width, typical, -0.5),
@@ -184,8 +163,8 @@ class AgainstWidth(Panel):
                 weaker=True,
             ),
             Claim(
-                text=f"D_T falls as √ε with single samples, and as ε with all samples at each step, within "
-                f"{_TOLERANCE:g}",
+                text=f"D_T falls as √ε with single samples, and as ε with all samples at each step: both exponents "
+                f"agree within {_TOLERANCE:g}",
                 paper="Theorem 2.3: √ε",
                 measured=f"exponents {second:.3f} and {first:.3f}; at the smallest steps D_T is "
                 f"{seeds_rms(single)[-1]:.2g} and {seeds_rms(whole)[-1]:.2g}",
@@ -194,7 +173,6 @@ class AgainstWidth(Panel):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Width, then step."""
         figure, (left, right) = canvas(2, 9.0, 3.8)
         widths, apart, power, full = by_width(results)
         scale = np.sqrt(1 / widths - 1 / full)
@@ -204,7 +182,7 @@ class AgainstWidth(Panel):
         left.set_xticks(widths, [str(int(n)) for n in widths])
         title = f"D_T against a reference of width N = {full:,} (fitted exponent {power:.2f})"
         label_axes(left, "width n", title, legend=8)
-        for index, (start, name, law) in enumerate(((STEP, "all samples", 1.0), (BATCH, "one sample a step", 0.5))):
+        for index, (start, name, law) in enumerate(((STEP, "all samples", 1.0), (BATCH, "one sample per step", 0.5))):
             steps, apart, power = by_step(results, start)
             dots(right, steps, apart, 2 + index)
             fit = np.exp(np.mean(np.log(seeds_rms(apart)) - law * np.log(steps)))
@@ -215,15 +193,7 @@ class AgainstWidth(Panel):
 
 
 def logarithm(n: np.ndarray, time: float) -> np.ndarray:
-    """Return √log(3 (T + 1) n²/δ + e), the factor in Theorem 2.3 that grows with the width.
-
-    Parameters
-    ----------
-    n
-        Widths.
-    time
-        The end T.
-    """
+    """Return √log(3 (T + 1) n²/δ + e) at the time T, the factor in Theorem 2.3 that grows with the widths n."""
     return np.sqrt(np.log(3 * (time + 1) * np.square(n) / _DELTA + np.e))
 
 
@@ -237,13 +207,7 @@ def _by_seed(x: np.ndarray, distances: np.ndarray) -> np.ndarray:
 
 
 def confidence(values: np.ndarray) -> tuple[float, float]:
-    """Return the mean of ``values`` and half the width of its 95 % confidence interval, by Student's t distribution.
-
-    Parameters
-    ----------
-    values
-        One value per seed.
-    """
+    """Return the mean over seeds and half the width of its 95 % confidence interval, by Student's t distribution."""
     if values.size < 2:
         return float(values.mean()), float("inf")
     half = float(stdtrit(values.size - 1, 1 - LEVEL / 2)) * float(values.std(ddof=1)) / values.size**0.5
@@ -277,7 +241,7 @@ def by_width(results: Results, typical: bool = False) -> tuple[np.ndarray, np.nd
 
 
 def by_step(results: Results, start: str) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return steps, distances (a row for each), and the fitted exponent, of the runs whose label has this start."""
+    """Return steps, distances (a row for each), and the fitted exponent, of the runs whose labels start with this."""
     steps = np.array(sorted((h for h in values(results, "flow.rate") if f"{start}{h:g}" in results), reverse=True))
     apart = np.stack([distances(results[f"{start}{h:g}"], results[f"{start}{FLOW}"]) for h in steps])
     return steps, apart, fitted_exponent(steps, apart)

@@ -1,7 +1,8 @@
-"""Numbers of the authors' figures beside ours.
+"""The numbers in the authors' figures beside ours.
 
-The figures in their repository are vector graphics, from which curves were read back (to 1e-6 of an axis). Each row has
-values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training unless it says otherwise.
+The figures in their repository are vector graphics, from which curves were read (to 1e-6 of the length of an axis).
+Each row has values for γ = 1, (0.5, 0.7), (0.2, 0.5) and (0, 0.4), over five runs, at the end of training unless its
+name says otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -86,7 +87,7 @@ ENDS: Mapping[str, Mapping[str, Row]] = {
 FIGURES = {"sphere-sine": 1, "concrete": 6, "energy": 7, "airfoil": 8, "plant": 9, "mnist": 10, "cifar10": 4}
 ACCURACIES = (PRUNED_RIGHT, FEATURES_RIGHT)  # those of figure 3
 _HORIZON = {"sphere-sine": 50_000.0, "mnist": 20_000.0, "cifar10": 391_000.0}  # in our units; 100,000 for tables
-_WHY = {"cifar10": "random patches take the place of the authors' pretrained features: only measured"}
+_WHY = {"cifar10": "random patches replace the authors' pretrained features, so that this is only measured"}
 
 
 def _pruned(run: xr.Dataset, what: str) -> np.ndarray:
@@ -97,38 +98,28 @@ def _few(run: xr.Dataset, what: str) -> np.ndarray:
     return run[f"transfer.hidden.{what}"].values[:, transferred(run).index(_FEW)]
 
 
-_READ: Mapping[str, Callable[[xr.Dataset], np.ndarray]] = {
-    FIRST: lambda run: run["kernel.smallest"].values[:, 0],
-    PRUNED: lambda run: _pruned(run, "train_risk"),
-    PRUNED_TEST: lambda run: _pruned(run, "test_risk"),
-    PRUNED_RIGHT: lambda run: 1 - _pruned(run, "test_error"),
-    FEATURES: lambda run: _few(run, "test_risk"),
-    FEATURES_RIGHT: lambda run: 1 - _few(run, "test_error"),
-}
-_WORDS = {
-    FIRST: "eig_min of the NTG at the start",
-    LAST: "eig_min of the NTG at the end",
-    PRUNED: "the training risk without 1,900 of 2,000 nodes",
-    PRUNED_TEST: "the test risk without 1,900 of 2,000 nodes",
-    PRUNED_RIGHT: "the test accuracy without 1,900 of 2,000 nodes",
-    FEATURES: "the test risk with 10 transferred features",
-    FEATURES_RIGHT: "the test accuracy with 10 transferred features",
+def _end(what: str) -> tuple[str, Callable[[xr.Dataset], np.ndarray]]:
+    """Return the name of the end of a curve, and a function that reads it from a run."""
+    return f"{TITLES.get(what, what)} at the end", lambda run: curve(run, what)[:, -1]
+
+
+_WITHOUT, _WITH = "without 1,900 of 2,000 nodes", "with 10 transferred features"
+_READ: Mapping[str, tuple[str, Callable[[xr.Dataset], np.ndarray]]] = {
+    FIRST: ("eig_min of the NTG at the start", lambda run: run["kernel.smallest"].values[:, 0]),
+    LAST: ("eig_min of the NTG at the end", _end(LAST)[1]),
+    PRUNED: (f"the training risk {_WITHOUT}", lambda run: _pruned(run, "train_risk")),
+    PRUNED_TEST: (f"the test risk {_WITHOUT}", lambda run: _pruned(run, "test_risk")),
+    PRUNED_RIGHT: (f"the test accuracy {_WITHOUT}", lambda run: 1 - _pruned(run, "test_error")),
+    FEATURES: (f"the test risk {_WITH}", lambda run: _few(run, "test_risk")),
+    FEATURES_RIGHT: (f"the test accuracy {_WITH}", lambda run: 1 - _few(run, "test_error")),
 }
 
 
 def references(runs: Results, name: str, only: tuple[str, ...] | None = None) -> list[Reference]:
-    """Set the numbers of the authors' figures beside those of runs of the released settings.
+    """Compare the numbers in the authors' figures with those of runs in the released settings, in their order.
 
-    Theirs are over five runs, which share their data, so that each is compared as one run.
-
-    Parameters
-    ----------
-    runs
-        Stored runs by label, in the order of the settings.
-    name
-        The data set.
-    only
-        Some of the quantities; if omitted, all that are known but the accuracies of figure 3.
+    Their five runs share their data, so that each number counts as that of one run. ``name`` is the data set, and
+    ``only`` some of the quantities: by default all that are known, except the accuracies of figure 3.
     """
     one = next(iter(runs.values()))
     as_large = (
@@ -136,13 +127,12 @@ def references(runs: Results, name: str, only: tuple[str, ...] | None = None) ->
         and option(one, "data.kind") == name
         and float(one["time"][-1]) == _HORIZON.get(name, 100_000.0)
     )
-    why = _WHY.get(name, "") if as_large else "the authors' runs are larger, longer or on other data: only measured"
+    smaller = "the authors' runs are larger, longer or on other data, so that this is only measured"
+    why = _WHY.get(name, "") if as_large else smaller
     found = []
     for what in only or (each for each in ENDS[name] if each not in ACCURACIES):
-        read = _READ.get(what, lambda run, what=what: curve(run, what)[:, -1])
-        words = _WORDS.get(what, f"{TITLES.get(what, what)} at the end")
+        words, read = _READ.get(what) or _end(what)
+        source = f"figure {3 if what in ACCURACIES else FIGURES[name]}, read from the vector graphic"
         for (label, run), theirs in zip(runs.items(), ENDS[name][what], strict=True):
-            figure = 3 if what in ACCURACIES else FIGURES[name]
-            source = f"figure {figure}, read from the vector graphic"
             found.append(compare(words, read(run), theirs, source, setting=label, log=True, why=why))
     return found

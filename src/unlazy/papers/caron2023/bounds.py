@@ -1,4 +1,4 @@
-"""Theorem 4.1 along the runs: its statements (a)-(d), each a claim, with the margin by which it is met."""
+"""Theorem 4.1 along the runs: each of its statements (a)-(d) is a claim, with the margin by which it holds."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,17 +16,17 @@ _DELTA = 0.05
 PARTS = {
     "a": "eig_min(Θ_t) >= γκ/4",
     "b": "L_t <= exp(-γκt/2) L_0",
-    "c": "every weight stays within its reach",
-    "d": "the NTG stays within its reach",
+    "c": "no weight moves farther than its bound",
+    "d": "the NTG changes by at most its bound",
 }
 
 
 def theorem(runs: Results) -> list[Claim]:
-    """(a)-(d) of Theorem 4.1 along every run with γ > 0, at every time: the margins, and the width that it needs.
+    """(a)-(d) of Theorem 4.1 along every run with γ > 0, at every time: the margins, and the width that it requires.
 
-    A part is vacuous where κ_n is 0 or every seed meets the bound a thousand times over. Of two inputs at angle θ, a
-    fraction θ/π of m gates sees one and not the other. Where m θ is below 1 there may be none, and eig_min lies far
-    below κ_n, which is that of infinitely many gates: then (a) fails, as the width is far below that of the theorem.
+    A part is vacuous where κ_n is 0 or every seed satisfies the bound by a factor of 1,000. A fraction θ/π of m gates
+    is open for only one of two inputs at angle θ. Where m θ is below 1 there may be none, and eig_min lies far below
+    κ_n, which is that of infinitely many gates: then (a) fails, as the width is far below that of the theorem.
     """
     one = next(iter(runs.values()))
     sets = comparison.training_sets(one)
@@ -38,7 +38,7 @@ def theorem(runs: Results) -> list[Claim]:
     return [
         Claim(
             text=f"({part}) of Theorem 4.1, {statement}, along every run with γ > 0 (smallest margin at least 1), "
-            f"though m = {one[WEIGHTS].shape[2]:,} is far below the width that the theorem asks for (δ = {_DELTA:g})",
+            f"although m = {one[WEIGHTS].shape[2]:,} is far below the width that it requires (δ = {_DELTA:g})",
             paper=f"Theorem 4.1 ({part}): {statement}",
             measured=head
             + "; ".join(
@@ -53,7 +53,7 @@ def theorem(runs: Results) -> list[Claim]:
 
 
 def _judged(least: list[list[float]], kappas: list[float]) -> Judgement:
-    """Judge margins, of which there is a row per setting and a column per seed, on the seeds with κ_n > 0."""
+    """Judge margins, with a row for each setting and a column for each seed, on the seeds with κ_n > 0."""
     positive = np.asarray(kappas) > 0
     if not positive.any():
         return vacuous("κ_n is 0 up to rounding, so that the theorem guarantees nothing")

@@ -2,6 +2,9 @@
 
 All settings are run on the same data and from the same weights, seed by seed, so that comparisons are paired. "The
 smaller γ" compares every setting with all settings of the next smaller γ; "the smaller α" compares settings of equal γ.
+
+Arguments that several functions share: ``runs`` are stored runs by label, from lazy to rich; ``error`` is the relative
+error of the integration; ``what`` and ``words`` are a curve of a probe and its name.
 """
 
 import math
@@ -27,10 +30,10 @@ from unlazy.papers.caron2023.comparison import (
 )
 from unlazy.papers.outcomes import Judgement, at_least, at_most, increases, ordered, together, undecided
 
-LITTLE = 0.1  # of its start: a change below is "little", one above "significant"
+LITTLE = 0.1  # of the size at the start: a smaller change is "little", a larger one "significant"
 _HALF = 0.5
-_FEW = 10  # features that are "few"
-_MANY = 10  # gates between the two closest inputs, from which on eig_min is not a matter of single gates
+_FEW = 10  # at most this many features are "few"
+_MANY = 10  # gates between the two closest inputs: with fewer, eig_min depends on single gates
 _RATES = "the minimum eigenvalue and the training rates increase with the value of γ"
 _CHANGES = (
     "when γ < 1 both the weights and the NTG change significantly; the smaller γ and α, the more feature learning "
@@ -54,17 +57,7 @@ def steps_in_alpha(runs: Results) -> Iterator[tuple[str, str]]:
 
 
 def faster(runs: Results, floor: np.ndarray | None = None, error: float = 0.0) -> Claim:
-    """The larger γ, the lower the training risk at the end.
-
-    Parameters
-    ----------
-    runs
-        Stored runs by label.
-    floor
-        The least risk that a function can have on the data of each seed.
-    error
-        Relative error of the integration.
-    """
+    """The larger γ, the lower the training risk at the end; ``floor`` is the least possible risk for each seed."""
     ends = {name: end_risk(run) for name, run in runs.items()}
     below = "" if floor is None else f"; equal inputs with different targets leave at least {floor.mean():.2g}"
     return Claim(
@@ -78,19 +71,14 @@ def faster(runs: Results, floor: np.ndarray | None = None, error: float = 0.0) -
 def eigenvalues(runs: Results, gates: float | None = None) -> list[Claim]:
     """eig_min of the NTG falls with γ, at the start and at the end; differences below rounding decide nothing.
 
-    Parameters
-    ----------
-    runs
-        Stored runs by label.
-    gates
-        From `gates_between`. It is mentioned where it explains what is seen: 0 if inputs repeat, few if eig_min jumps
-        whenever a gate opens or closes.
+    The number of ``gates`` (see `gates_between`) is mentioned where it explains the outcome: it is 0 if inputs repeat,
+    and if it is small, eig_min jumps whenever a gate opens or closes.
     """
     largest = max(float(run["kernel.largest"].max()) for run in runs.values())
     rounding = float(np.finfo(str(next(iter(runs.values())).attrs.get("dtype", "float64"))).eps) * largest * 1e2
     note = ""
     if gates == 0:
-        note = "; inputs repeat, so that it is 0 for every γ"
+        note = "; some inputs are repeated, so that it is 0 for every γ"
     elif gates is not None and gates < _MANY:
         note = f"; only {gates:.2g} gates, on average, distinguish the two closest inputs"
     found = []
@@ -103,7 +91,7 @@ def eigenvalues(runs: Results, gates: float | None = None) -> list[Claim]:
 
 
 def gates_between(sets: Sets, width: int) -> float:
-    """How many of ``width`` random ReLU gates see one of the two closest inputs and not the other: m θ/π, the least."""
+    """Return m θ/π: of m = ``width`` random gates, the mean number open for only one of the two closest inputs."""
 
     def least_angle(x: np.ndarray) -> float:
         if len(np.unique(x, axis=0)) < len(x):
@@ -118,23 +106,13 @@ def gates_between(sets: Sets, width: int) -> float:
 
 
 def moves(runs: Results, what: str, error: float = 0.0) -> list[Claim]:
-    """The weights (`WEIGHTS`) or the NTG (`KERNEL`) change more the smaller γ and α are, and little with γ = 1.
-
-    Parameters
-    ----------
-    runs
-        Stored runs by label, from lazy to rich.
-    what
-        `WEIGHTS` or `KERNEL`.
-    error
-        Relative error of the integration.
-    """
+    """The weights (`WEIGHTS`) or the NTG (`KERNEL`) change more the smaller γ and α are, and little with γ = 1."""
     ends = {name: curve(run, what)[:, -1] for name, run in runs.items()}
     shares = {name: end / _start(runs[name], what) for name, end in ends.items()}
     lazy = [name for name, run in runs.items() if setting_of(run)[0] == 1]
     rich = [name for name in runs if name not in lazy]
     subject = f"{'the ' if what == WEIGHTS else ''}{TITLES[what]} at the end"
-    of = "the root of E|w_0j|²" if what == WEIGHTS else "‖Θ_0‖₂"
+    of = "(E|w_0j|²)^½" if what == WEIGHTS else "‖Θ_0‖₂"
     least = np.min([ends[name] for name in rich], axis=0)
     return [
         Claim(
@@ -163,7 +141,7 @@ def moves(runs: Results, what: str, error: float = 0.0) -> list[Claim]:
             measured=listed(ends),
             judged=below(np.max([ends[name] for name in lazy], axis=0), _HALF * least)
             if np.all(least > 0)
-            else undecided("nothing moved in another setting"),
+            else undecided("in another setting nothing moved"),
             weaker=True,
         ),
     ]
@@ -175,29 +153,14 @@ def _start(run: xr.Dataset, what: str) -> np.ndarray | float:
 
 
 def below(values: np.ndarray, bound: float | np.ndarray) -> Judgement:
-    """Judge that a quantity, which could well be large, is below a bound: being far below is no reason for doubt.
-
-    Parameters
-    ----------
-    values
-        One value per seed.
-    bound
-        The bound, one for all or one per seed.
-    """
+    """Judge that a quantity is below a bound; as it could well be large, the claim is never vacuous."""
     return at_most(values, bound, loose=math.inf)
 
 
 def prunes(runs: Results, what: str = "train_risk", words: str = "training risk", by: str = "pruning") -> list[Claim]:
     """The smaller γ, the less pruning costs; and the smaller α, where settings differ in α alone.
 
-    Parameters
-    ----------
-    runs
-        Stored runs by label.
-    what, words
-        The curve of the probe, and its name.
-    by
-        The name under which the probe was observed.
+    ``by`` is the name of the probe of pruning.
     """
     areas = {name: robustness(run, what, by) for name, run in runs.items()}
     measure = f"area between the curve of the {words} and its start, over nodes pruned, as a share of the whole rise"
@@ -206,19 +169,11 @@ def prunes(runs: Results, what: str = "train_risk", words: str = "training risk"
 
 
 def transfers(runs: Results, classes: int = 1, what: str = "test_risk", words: str = "test risk") -> list[Claim]:
-    """With few features smaller γ, and α, transfer better: for every small number of features, and in the mean.
+    """With few features, networks of smaller γ and α transfer better: for every small number, and in the mean.
 
-    The mean is the weaker statement. On digits it is that of 10 to 50 features: with fewer the order is also seen on
-    MNIST, but not on the digits that stand in for it, so that these numbers were fixed after the outcome was seen.
-
-    Parameters
-    ----------
-    runs
-        Stored runs by label.
-    classes
-        Number of classes; 1 for a regression.
-    what, words
-        The curve of the probe, and its name.
+    The mean is the weaker statement. For ``classes`` (1 for a regression) it is over 10 to 50 features of ten classes:
+    with fewer, MNIST shows the same order, but the digits that replace it do not, so that these numbers were fixed
+    after the outcome had been seen.
     """
     counts = transferred(next(iter(runs.values())))
     risks = {name: run[f"transfer.hidden.{what}"].values for name, run in runs.items()}
@@ -244,7 +199,7 @@ def transfers(runs: Results, classes: int = 1, what: str = "test_risk", words: s
         weaker=True,
         hindsight=classes > 1,
     )
-    return found if some == few and len(few) == 1 else [*found, mean]  # of one number, the mean is that number
+    return found if some == few and len(few) == 1 else [*found, mean]  # the mean of one number says nothing new
 
 
 def _smaller(

@@ -14,16 +14,16 @@ from unlazy.papers._curves import label_axes, quadratic_times, titled_canvas
 Setting = tuple[float, float]  # γ and α
 Sets = list[tuple[np.ndarray, np.ndarray]]  # training inputs and targets of each seed
 
-# From lazy to rich: (1 - γ)² Σ_j λ̃_j², the variance that eq. 12 leaves to the limiting kernel, grows.
+# From lazy to rich: in this order (1 - γ)² Σ_j λ̃_j² grows, the variance of the limiting kernel by eq. 12.
 TEXT: tuple[Setting, ...] = ((1.0, 0.5), (0.5, 0.7), (0.5, 0.5), (0.0, 0.4))
 RELEASED: tuple[Setting, ...] = ((1.0, 0.5), (0.5, 0.7), (0.2, 0.5), (0.0, 0.4))
 
-# ReLUs have kinks, which make small tolerances expensive. In figure 1 (one seed) risk, weights and NTG at the end
-# change by up to 6 % from here to 1e-3, which is less than seeds differ, at up to nine times the work.
+# ReLUs have kinks, which make small tolerances expensive. In figure 1 (one seed) a tolerance of 1e-3 changes risk,
+# weights and NTG at the end by up to 6 %, which is less than the spread of seeds, at up to nine times the cost.
 FLOW = {"kind": "gradient-flow", "tolerance": 1e-2, "loss": {"kind": "squared", "reduction": "mean", "half": False}}
-COUNTS = (1, 2, 5, 10, 20, 50, 100)  # numbers of features that are transferred
+COUNTS = (1, 2, 5, 10, 20, 50, 100)  # numbers of transferred features
 MANY_COUNTS = tuple(range(10, 101, 10))  # those of the released code
-START = 2**0.5  # the factor on weights at the start in the released code: they are drawn from N(0, 2 I), not from eq. 8
+START = 2**0.5  # factor of the initial weights in the released code: it draws them from N(0, 2 I), not as in eq. 8
 SAMPLES = 50  # inputs on which the released code takes the NTG
 WEIGHTS, KERNEL = "weight-movement.hidden", "kernel.drift_operator"
 ROOT = f"root of {KERNEL}"
@@ -43,6 +43,11 @@ TITLES = {
     "transfer.hidden.test_error": "test accuracy, transferred",
     ROOT: "√‖Θ_t - Θ_0‖₂",  # the figures of the paper show it under the label of KERNEL
 }
+FARTHEST = "distance of the weight vector that has moved farthest from its start"  # in captions
+ALL_SHOWN = (
+    f"Training and test risks, {FARTHEST}, change and smallest eigenvalue of the neural tangent Gram matrix (NTG), "
+    "risks of pruned networks, and risks of networks trained on transferred features."
+)
 EVERYTHING = tuple(TITLES)[:9]
 EVERYTHING_RELEASED = tuple(ROOT if name == KERNEL else name for name in EVERYTHING)
 _INPUTS = {"concrete": 8, "energy": 8, "airfoil": 5, "plant": 4, "mnist": 784, "digits": 64}  # d of each data set
@@ -66,18 +71,9 @@ def recipes(
 ) -> dict[str, Recipe]:
     """Return a recipe for each setting; data depend on the seed only, so settings are compared on the same data.
 
-    Parameters
-    ----------
-    name
-        The name of the recipes, with {} for that of the setting.
-    settings
-        The settings of (γ, α).
-    sizes
-        With ``width``, ``seeds`` and, if no ``times`` are given, the last time ``end`` and their number ``times``.
-    seeds
-        Number of seeds, if not that of ``sizes``.
-    options
-        Other fields of the recipes, and ``embedding`` and ``scale`` of the network.
+    The name has {} in place of the setting. Sizes are ``width``, ``seeds`` (unless seeds are given) and, unless options
+    have ``times``, the last time ``end`` and the number ``times`` of times. Options are other fields of the recipes,
+    and ``embedding`` and ``scale`` of the network.
     """
     extra = {name: options.pop(name) for name in ("embedding", "scale") if name in options}
     if "times" not in options:

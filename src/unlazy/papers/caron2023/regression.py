@@ -1,7 +1,4 @@
-"""Sections 6.1 and 6.2: regression on simulated data, and on four tables of the UCI repository.
-
-For γ > 0 the risk goes to zero; the smaller γ and α, the more features are learnt. They survive pruning and transfer.
-"""
+"""Regression: simulated data (figure 1), and tables of the UCI repository (figures 2 and 6 to 9)."""
 
 from typing import Any
 
@@ -9,21 +6,11 @@ import numpy as np
 
 from unlazy.data import at_hand, tabular
 from unlazy.lab import Recipe
-from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, agreement, by_scale, values
+from unlazy.papers._base import Claim, Figure, Results, Scale, Sizes, agreement, by_scale, values
 from unlazy.papers._curves import listed, titled_canvas
 from unlazy.papers.caron2023 import authors, bounds, claims, comparison
-from unlazy.papers.caron2023.comparison import (
-    COUNTS,
-    IMPORTANCE,
-    KERNEL,
-    MANY_COUNTS,
-    RELEASED,
-    ROOT,
-    SAMPLES,
-    START,
-    TEXT,
-    WEIGHTS,
-)
+from unlazy.papers.caron2023.comparison import IMPORTANCE, KERNEL, MANY_COUNTS, ROOT, SAMPLES, START, WEIGHTS
+from unlazy.papers.caron2023.variant import SHOWN, Variant
 from unlazy.papers.references import Reference
 
 _SIMULATED: dict[Scale, Sizes] = {
@@ -33,30 +20,28 @@ _SIMULATED: dict[Scale, Sizes] = {
 _D = 50
 _ERROR = 0.06  # of the integration, relative: see `comparison.FLOW`
 _NEAR = 0.01  # of its start a risk is "near zero": an eye cannot tell it from zero on the paper's axis
+_NETWORK = "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along gradient flow on the mean of (f - y)²"
 
 
-class Simulated(Panel):
+class Simulated(Variant):
     """Figure 1: risk, weights, NTG and its smallest eigenvalue along training, for four settings of (γ, α)."""
 
+    data = "sphere-sine"
+
     def __init__(self, released: bool) -> None:
-        self.key = "caron2023/fig1-released" if released else "caron2023/fig1"
+        super().__init__(1, "simulated data, four node scalings", released)
         self.demo = not released
-        self.released = released
         self.noise = 0.1 if released else 1.0
-        self.settings = RELEASED if released else TEXT
-        more = " (settings of the released code)" if released else ""
-        self.title = f"Figure 1: simulated data, four node scalings{more}"
         self.scales = by_scale(
             _SIMULATED,
             lambda s: f"m = {s.width}, n = {s.n}, d = {_D}, noise {self.noise:g}, t = {s.end:,.0f}, {s.seeds} seeds",
         )
         self.caption = (
-            "Training risk, movement of the weight that has moved most at the end, change of the NTG in operator norm "
-            "and its smallest eigenvalue, for f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along "
-            "gradient flow on the mean of (f - y)²; one unit of t is one of the paper's GD steps (rate 1). Thick lines "
-            "are medians over seeds, thin ones the seeds. The text has noise of standard deviation 1 and (γ, α) = "
-            "(0.5, 0.5) third; the released code draws 0.1, its figures say (0.2, 0.5), its weights start from "
-            "N(0, 2 I) instead of N(0, I), and its figure shows the root of the change of the NTG. "
+            f"Training risk, {comparison.FARTHEST}, change of the neural tangent Gram matrix (NTG) in operator norm "
+            f"and its smallest eigenvalue, for {_NETWORK}; one unit of t is one of the paper's GD steps (rate 1). "
+            f"{SHOWN} In the text, the noise has standard deviation 1 and the third setting is (γ, α) = (0.5, 0.5). In "
+            "the released code, the noise is 0.1, the third setting is (0.2, 0.5), weights start from N(0, 2 I) "
+            "instead of N(0, I), and the figure shows the square root of the change of the NTG. "
             f"Here: noise {self.noise:g}, {'; '.join(map(comparison.label, self.settings))}, "
             f"{'as in the released code' if released else 'as in the text'}."
         )
@@ -74,7 +59,7 @@ class Simulated(Panel):
         )
 
     def claims(self, results: Results) -> list[Claim]:
-        """Risk, rate and eigenvalues with γ; movement against γ and α; Theorem 4.1 along the way."""
+        """Risk, rate and eigenvalues with γ; movement against γ and α; Theorem 4.1 along the run."""
         shares = {name: comparison.end_risk(run) / run["train-loss"].values[:, 0] for name, run in results.items()}
         symmetric = [shares[name] for name, run in results.items() if comparison.setting_of(run)[0] > 0]
         return [
@@ -93,12 +78,7 @@ class Simulated(Panel):
             *agreement(self.references(results)),
         ]
 
-    def references(self, results: Results) -> list[Reference]:
-        """Of the released settings, the ends of the authors' curves."""
-        return authors.references(results, "sphere-sine") if self.released else []
-
     def draw(self, results: Results) -> Figure:
-        """Four axes in a row, as in the paper."""
         shown = ("train-loss", WEIGHTS, ROOT if self.released else KERNEL, "kernel.smallest")
         return comparison.draw(results, shown, f"caron2023, simulated data, noise {self.noise:g}", 13.0, 3.2)
 
@@ -110,66 +90,35 @@ _SETS: dict[str, tuple[tabular.Table, int, list[float]]] = {
     "airfoil": (tabular.AIRFOIL, 5, [0.26, 0.14, 0.6]),
     "plant": (tabular.PLANT, 4, [0.04, 0.02, 0.94]),
 }
-_TRANSFER = {"quick": {"steps": 1000, "samples": 400}, "paper": {"hidden": 64, "steps": 5000, "rate": 1.0}}
-_DENSE = {
-    "quick": {"features": [10, 50], "hidden": 16, "steps": 200, "samples": 200},
-    "paper": {"features": [*MANY_COUNTS], "hidden": 64, "steps": 5000},
+_PAPER = Sizes(width=2000, end=100_000.0, times=21, seeds=5, part="(40/20/40)")
+_SCALES: dict[bool, dict[Scale, Sizes]] = {  # as printed, and as released
+    False: {"quick": Sizes(width=1000, end=50_000.0, times=11, seeds=2, part="in part, or simulated"), "paper": _PAPER},
+    True: {"quick": Sizes(width=300, end=200.0, times=6, seeds=2, part="in part, or simulated"), "paper": _PAPER},
 }
-_SCALES: dict[Scale, Sizes] = {
-    "quick": Sizes(width=1000, end=50_000.0, times=11, seeds=2, part="in part, or simulated"),
-    "paper": Sizes(width=2000, end=100_000.0, times=21, seeds=5, part="(40/20/40)"),
+_TRANSFER: dict[bool, dict[Scale, Any]] = {
+    False: {"quick": {"steps": 1000, "samples": 400}, "paper": {"hidden": 64, "steps": 5000, "rate": 1.0}},
+    True: {
+        "quick": {"features": [10, 50], "hidden": 16, "steps": 200, "samples": 200},
+        "paper": {"features": [*MANY_COUNTS], "hidden": 64, "steps": 5000},
+    },
 }
-_RELEASED: dict[Scale, Sizes] = {
-    "quick": Sizes(width=300, end=200.0, times=6, seeds=2, part="in part, or simulated"),
-    "paper": _SCALES["paper"],
+_SETTING = {
+    False: f"{_NETWORK}; one unit of t is one GD step of rate 1. Inputs are standardised and divided by the largest "
+    "norm in the training set, as Assumption 2.1(a) requires; targets are standardised. The released code does not "
+    "divide, so that its steps are 17 to 41 times as long. Pruning removes the nodes with the smallest λ_j |w_j|² "
+    "first. For transfer, a ReLU network of 64 nodes (γ = 1) is trained on the k features with the largest λ_j |w_j|², "
+    "divided by their root mean square, on half of the held-out set and tested on the other half.",
+    True: f"{_NETWORK}, as in the released code: one unit of t is one of the authors' GD steps. Inputs and targets are "
+    "standardised, and weights start from N(0, 2 I). The authors' five runs share one split of the data; each of ours "
+    "has its own. The NTG is that of the first 50 inputs, and the square root of its change is shown, as in the "
+    "figures. Pruning removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims also judge λ_j "
+    "|w_j|². For transfer, a ReLU network with two hidden layers of 64 nodes and biases is trained at rate 0.1 on the "
+    "k features √λ_j relu(h_j) with the largest λ_j, on half of the held-out set, and tested on the other half.",
 }
-_NETWORK = "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along gradient flow on the mean of (f - y)²"
-_SHOWN = (
-    "Thick lines are medians over seeds, thin ones the seeds. At quick scale a table that is not at hand is replaced "
-    "by simulated data (y = (5/d) Σ sin(π x_j) + noise on the sphere), and the title says so"
+_REPLACED = (
+    "At quick scale, simulated data (y = (5/d) Σ sin(π x_j) + noise on the sphere) replace a table that is not "
+    "available, and the title says so."
 )
-_SETTING = (
-    f"{_NETWORK}; one unit of t is one GD step of rate 1. Inputs are standardised and divided by the largest norm in "
-    "the training part, as Assumption 2.1(a) asks, targets standardised; the released code does not divide, so that "
-    "its steps are 17 to 41 times as long. Pruned are the nodes of least λ_j |w_j|². For transfer, a ReLU network of "
-    "64 nodes (γ = 1) is trained on the k features of most λ_j |w_j|², divided by their root mean square, on half of "
-    f"the held-out set and tested on the other half. {_SHOWN}"
-)
-_RELEASED_SETTING = (
-    f"{_NETWORK}, as in the released code: one unit of t is one of the authors' GD steps. Inputs and targets are "
-    "standardised, and weights start from N(0, 2 I). The authors' five runs share one split; ours have one each. The "
-    "NTG is that of the first 50 inputs, and the root of its change is shown, as in the figures. Pruned are the nodes "
-    "of least λ_j (with γ = 1, in any order); claims also judge λ_j |w_j|². For transfer, a ReLU network with two "
-    "hidden layers of 64 nodes and biases is trained at rate 0.1 on the k features √λ_j relu(h_j) of largest λ_j, on "
-    f"half of the held-out set, and tested on the other half. {_SHOWN}"
-)
-
-
-def _recipes(scale: Scale, name: str, seeds: int | None, released: bool = False) -> dict[str, Recipe]:
-    """Return the recipes of all settings on one table, or on what takes its place."""
-    sizes, (table, inputs, shares) = (_RELEASED if released else _SCALES)[scale], _SETS[name]
-    data: dict[str, Any] = {"kind": "sphere-sine", "d": inputs, "n": 300, "n_test": 150, "n_held": 400, "noise": 0.1}
-    if scale == "paper" or at_hand(*table.sources):
-        data = {"kind": name} | ({"unit_ball": False} if released else {})
-        data |= {} if scale == "paper" else {"shares": shares}
-    transfer = {"kind": "transfer", "when": "end", "features": [*COUNTS], **_TRANSFER[scale]}
-    probes = ["train-loss", "test-loss", "weight-movement", "kernel", {"kind": "pruning", "when": "end"}, transfer]
-    if not released:
-        return comparison.recipes(f"caron2023 {name} {{}}", TEXT, sizes, seeds, data=data, probes=probes)
-    return comparison.recipes(
-        f"caron2023 {name} released {{}}",
-        RELEASED,
-        sizes,
-        seeds,
-        data=data,
-        scale=START,
-        probes=[
-            *("train-loss", "test-loss", "weight-movement", {"kind": "kernel", "samples": SAMPLES}),
-            {"kind": "pruning-by-scale", "as": "pruning", "when": "end"},
-            {"kind": "pruning", "as": IMPORTANCE, "when": "end"},
-            {"kind": "dense-transfer", "as": "transfer", "when": "end", **_DENSE[scale]},
-        ],
-    )
 
 
 def _data_in_words(results: Results, name: str) -> str:
@@ -187,80 +136,80 @@ def floors(sets: comparison.Sets) -> np.ndarray:
     return np.asarray(found)
 
 
-def _released(released: bool) -> str:
-    return " (as released)" if released else ""
+class _Tables(Variant):
+    """What figures 2 and 6 to 9 share: networks trained on tables."""
+
+    def __init__(self, number: int, title: str, shown: str, released: bool) -> None:
+        super().__init__(number, title, released)
+        self.caption = f"{shown} {_SETTING[released]} {SHOWN} {_REPLACED}"
+
+    def _on(self, name: str, scale: Scale, seeds: int | None) -> dict[str, Recipe]:
+        """Return the recipes of all settings on one table, or on the data that replace it."""
+        sizes, (table, inputs, shares) = _SCALES[self.released][scale], _SETS[name]
+        data: dict[str, Any] = {"kind": name} | ({"unit_ball": False} if self.released else {})
+        if scale == "quick" and at_hand(*table.sources):
+            data["shares"] = shares
+        elif scale == "quick":
+            data = {"kind": "sphere-sine", "d": inputs, "n": 300, "n_test": 150, "n_held": 400, "noise": 0.1}
+        kernel = {"kind": "kernel", "samples": SAMPLES} if self.released else "kernel"
+        at_end = self._at_end(_TRANSFER[self.released][scale])
+        probes = ["train-loss", "test-loss", "weight-movement", kernel, *at_end]
+        return self._recipes(f"caron2023 {name}", sizes, seeds, data=data, probes=probes)
 
 
-class Regression(Panel):
-    """Figures 6 to 9: all that is measured on one table."""
+class Regression(_Tables):
+    """Figures 6 to 9: everything that is measured on one table."""
 
     def __init__(self, number: int, name: str, released: bool = False) -> None:
-        self.key = f"caron2023/fig{number}" + ("-released" if released else "")
-        self.name = name
-        self.released = released
-        self.title = f"Figure {number}: regression on the {name} set{_released(released)}"
-        self.caption = (
-            "Training and test risks, movement of the weight that has moved most, change and smallest eigenvalue of "
-            "the NTG, risks of pruned networks, and risks of networks trained on transferred features. "
-            f"{_RELEASED_SETTING if released else _SETTING}."
-        )
+        super().__init__(number, f"regression on the {name} set", comparison.ALL_SHOWN, released)
+        self.data = name
         self.scales = by_scale(
-            _RELEASED if released else _SCALES,
-            lambda s: f"m = {s.width}, {name} {s.part}, t = {s.end:,.0f}, {s.seeds} seeds",
+            _SCALES[released], lambda s: f"m = {s.width}, {name} {s.part}, t = {s.end:,.0f}, {s.seeds} seeds"
         )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        return _recipes(scale, self.name, seeds, self.released)
+        return self._on(self.data, scale, seeds)
 
     def claims(self, results: Results) -> list[Claim]:
         """All that the paper says of its regression experiments; of the released ones, also the authors' numbers."""
         one = next(iter(results.values()))
         sets = comparison.training_sets(one)
         seen = [(x[:SAMPLES], y[:SAMPLES]) for x, y in sets] if self.released else sets
-        found = [
+        return [
             claims.faster(results, floors(sets)),
             *claims.eigenvalues(results, claims.gates_between(seen, one[WEIGHTS].shape[2])),
             *claims.moves(results, WEIGHTS),
             *claims.moves(results, KERNEL),
             *claims.prunes(results),
+            *(claims.prunes(results, by=IMPORTANCE) if self.released else ()),
+            *claims.transfers(results),
+            # Theorem 4.1 is about inputs in the unit ball, which the released code does not have.
+            *(agreement(self.references(results)) if self.released else bounds.theorem(results)),
         ]
-        if self.released:  # Theorem 4.1 is about inputs in the unit ball
-            more = [*claims.prunes(results, by=IMPORTANCE), *claims.transfers(results)]
-            return [*found, *more, *agreement(self.references(results))]
-        return [*found, *claims.transfers(results), *bounds.theorem(results)]
-
-    def references(self, results: Results) -> list[Reference]:
-        """Of the released settings, the ends of the authors' curves."""
-        return authors.references(results, self.name) if self.released else []
 
     def draw(self, results: Results) -> Figure:
-        """Nine axes, in the order of the paper."""
-        title = f"caron2023, {_data_in_words(results, self.name)}{_released(self.released)}"
+        title = f"caron2023, {_data_in_words(results, self.data)}{self.note}"
         shown = comparison.EVERYTHING_RELEASED if self.released else comparison.EVERYTHING
         return comparison.draw(results, shown, title, 11.0, 9.0, rows=3)
 
 
-class RegressionSubset(Panel):
+class RegressionSubset(_Tables):
     """Figure 2: one axis of each of figures 6 to 9."""
 
     def __init__(self, released: bool = False) -> None:
-        self.key = "caron2023/fig2" + ("-released" if released else "")
-        self.released = released
-        self.settings = RELEASED if released else TEXT
-        self.title = f"Figure 2: weights, NTG, pruning and transfer on four regression sets{_released(released)}"
-        self.scales = by_scale(
-            _RELEASED if released else _SCALES,
-            lambda s: f"m = {s.width}, the runs of figures 6 to 9, t = {s.end:,.0f}, {s.seeds} seeds",
+        shown = (
+            f"{comparison.FARTHEST.capitalize()} (concrete), change of the neural tangent Gram matrix (NTG; energy), "
+            "training risk of pruned networks (airfoil), test risk of networks trained on transferred features (plant)."
         )
-        self.caption = (
-            "Movement of the weight that has moved most (concrete), change of the NTG (energy), training risk of "
-            "pruned networks (airfoil), test risk of networks trained on transferred features (plant). "
-            f"{_RELEASED_SETTING if released else _SETTING}."
+        super().__init__(2, "weights, NTG, pruning and transfer on four regression sets", shown, released)
+        self.scales = by_scale(
+            _SCALES[released],
+            lambda s: f"m = {s.width}, the runs of figures 6 to 9, t = {s.end:,.0f}, {s.seeds} seeds",
         )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """All settings on all four tables; figures 6 to 9 share every run."""
-        every = {name: _recipes(scale, name, seeds, self.released) for name in _SETS}
+        every = {name: self._on(name, scale, seeds) for name in _SETS}
         return {f"{name} {label}": one for name, found in every.items() for label, one in found.items()}
 
     def _by_set(self, results: Results) -> list[Results]:
@@ -280,7 +229,7 @@ class RegressionSubset(Panel):
         ]
 
     def references(self, results: Results) -> list[Reference]:
-        """Of the released settings, what the four curves show at their ends."""
+        """For the released settings, what the four curves show at their ends."""
         if not self.released:
             return []
         shown = (WEIGHTS, ROOT, authors.PRUNED, authors.FEATURES)
@@ -291,8 +240,7 @@ class RegressionSubset(Panel):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Four axes in a row, as in the paper."""
-        figure, axes = titled_canvas(f"caron2023, regression{_released(self.released)}", 4, 13.0, 3.4)
+        figure, axes = titled_canvas(f"caron2023, regression{self.note}", 4, 13.0, 3.4)
         shown = (WEIGHTS, ROOT if self.released else KERNEL, "pruning.hidden.train_risk", "transfer.hidden.test_risk")
         for one, what, name, runs in zip(axes, shown, _SETS, self._by_set(results), strict=True):
             comparison.draw_one(one, runs, what)

@@ -1,16 +1,16 @@
 """Wide networks: how fast they approach their limit, and what still moves in them.
 
-The limit m → ∞ (`TwoLayerLimit`) shares the heavy nodes of a network of the same seed, and starts from its function. So
-they differ in the NTG only, at the start by Σ_j c_j (A_j - Θ*) with A_j the NTG of one node and c_j the variances in
-which they differ: λ_{m,j} - (1-γ) λ̃_j for heavy nodes that are kept, λ_{m,j} for all others. Its mean square is
-C_0 Σ_j c_j² (`node_variance`), about C_0 γ²/m: the distance between outputs falls as m^-½.
+The limit m → ∞ (`TwoLayerLimit`) has the heavy nodes of a network with the same seed, and starts from the same
+function. Therefore the two differ only in the NTG, at the start by Σ_j c_j (A_j - Θ*). Here A_j is the NTG of one node,
+and c_j is the difference of variances: λ_{m,j} - (1-γ) λ̃_j for heavy nodes, λ_{m,j} for all others. The mean square is
+C_0 Σ_j c_j² (`node_variance`), about C_0 γ²/m, so that the distance between outputs falls as m^-½.
 
-With γ = 1 each weight moves by O(m^-½). The NTG of a smooth activation moves by O(1/m), as terms of first order have
+With γ = 1 each weight moves by O(m^-½). The NTG of a smooth activation changes by O(1/m), as terms of first order have
 the sign of a_j and cancel on average. With ReLU they do not cancel: whether an open gate closes depends on the signal
-that it lets through itself, and whether a closed one opens does not. So the NTG moves by O(m^-½).
+that passes through it, whereas no signal passes through a closed gate. So the NTG changes by O(m^-½).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import xarray as xr
 from unlazy.activations import Relu
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe, draw_data
-from unlazy.networks import Zipf, asymmetrical
+from unlazy.networks import Scaling, Zipf, asymmetrical
 from unlazy.networks.node_kernels import heavy_variances
 from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
 from unlazy.papers._curves import dots, label_axes, listed, mean_sd, plural, quadratic_times, titled_canvas
@@ -37,10 +37,10 @@ _BOTH: tuple[Setting, ...] = ((1.0, 0.5), (0.5, 0.5))
 _SETTINGS: dict[Scale, tuple[Setting, ...]] = {"quick": _BOTH[1:], "paper": _BOTH}  # of the distance to the limit
 _TIMES = 9
 _WITHIN = 0.1  # of an exponent
-_SHARE = 0.2  # within which two numbers are equal
+_SHARE = 0.2  # relative difference up to which two numbers count as equal
 _BOUND = -0.25  # exponent of (Σ_j λ_j^(3/2))^(1/2) for γ = 1, the bound of Theorem 4.1 (d)
 _PROBES: list[Any] = ["train-loss", "train-outputs", "test-outputs", "weight-movement", "kernel-matrix"]
-_FIRST = "the paper has the limit of the NTG at t = 0 only"
+_FIRST = "the paper gives the limit of the NTG at t = 0 only"
 _IFF = "feature learning arises if and only if γ < 1"
 _MEASURES = {
     "largest": "largest |w_tj - w_0j|",
@@ -49,24 +49,11 @@ _MEASURES = {
 }
 GAUSSIAN = "gaussian"
 
-Runs = dict[int, xr.Dataset]  # by width
-
 
 def recipe(s: Sizes, setting: Setting, seeds: int | None, width: int | None = None, start: Any = None) -> Recipe:
-    """Return the training of a network of some width, or of the limit with some start.
+    """Return the recipe of a network of some width or, without a width, of the limit.
 
-    Parameters
-    ----------
-    s
-        The sizes.
-    setting
-        γ and α.
-    seeds
-        Number of seeds, if not that of the sizes.
-    width
-        Width of a finite network.
-    start
-        Start of the light part of the limit: "gaussian", or the width of the network from whose function it starts.
+    The light part of the limit has a ``start``: "gaussian", or the width of the network from whose function it starts.
     """
     network: dict[str, Any] = comparison.network(width or 0, setting)
     if width is None:
@@ -85,20 +72,29 @@ def recipe(s: Sizes, setting: Setting, seeds: int | None, width: int | None = No
     )
 
 
-def _finite(results: Results, setting: Setting) -> Runs:
-    """Networks of one setting by width."""
-    found = {option(run, "network.width", 0): run for run in results.values() if setting_of(run) == setting}
-    return {m: found[m] for m in sorted(found) if m}
+def _finite(results: Results, setting: Setting) -> dict[int, xr.Dataset]:
+    """Return the networks of one setting by width, in its order."""
+    return dict(sorted(_by(results, setting, "network.width").items()))
 
 
 def _limits(results: Results, setting: Setting) -> dict[Any, xr.Dataset]:
-    """Limits of one setting by their start."""
-    found = {option(run, "network.start", None): run for run in results.values() if setting_of(run) == setting}
-    return {start: run for start, run in found.items() if start is not None}
+    """Return the limits of one setting by their start."""
+    return _by(results, setting, "network.start")
+
+
+def _by(results: Results, setting: Setting, entry: str) -> dict[Any, xr.Dataset]:
+    """Return the runs of one setting by an entry of their recipes; those without it are left out."""
+    found = {option(run, entry, None): run for run in results.values() if setting_of(run) == setting}
+    return {value: run for value, run in found.items() if value is not None}
 
 
 def _settings(results: Results) -> list[Setting]:
     return list(dict.fromkeys(map(setting_of, results.values())))
+
+
+def _scaling(run: xr.Dataset) -> Scaling:
+    gamma, alpha = setting_of(run)
+    return asymmetrical(gamma, Zipf(alpha))
 
 
 def output_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
@@ -107,22 +103,27 @@ def output_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
     return np.sqrt(np.mean(np.square(np.concatenate(apart, axis=2)), axis=2)).max(axis=1)
 
 
-def kernel_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
-    """‖Θ_m - Θ_∞‖_F: (seeds, times)."""
-    return np.linalg.norm(run["kernel-matrix"].values - limit["kernel-matrix"].values, axis=(2, 3))
+def kernel_distance(run: xr.Dataset, limit: xr.Dataset, time: int = 0) -> np.ndarray:
+    """‖Θ_m - Θ_∞‖_F at one of the times, by default the first, by seed."""
+    return np.linalg.norm((run["kernel-matrix"].values - limit["kernel-matrix"].values)[:, time], axis=(1, 2))
+
+
+def over_widths(results: Results, setting: Setting, distance: Callable[..., np.ndarray]) -> np.ndarray:
+    """Return the distance of each network from the limit that starts from its function: (widths, seeds)."""
+    limits = _limits(results, setting)
+    return np.stack([distance(run, limits[m]) for m, run in _finite(results, setting).items()])
 
 
 def heavy_distance(run: xr.Dataset, limit: xr.Dataset) -> np.ndarray:
     """Largest (Σ_j μ_j (|Δw_j| - |Δw_j|_∞)²)^½ over all times, with the variances μ_j of the heavy nodes, by seed."""
-    kept, _ = heavy_variances(asymmetrical(setting_of(run)[0], Zipf(setting_of(run)[1])))
+    kept, _ = heavy_variances(_scaling(run))
     apart = run[WEIGHTS].values[:, :, : len(kept)] - limit[WEIGHTS].values
     return np.sqrt(np.square(apart) @ kept).max(axis=1)
 
 
 def predicted_kernel_distance(run: xr.Dataset) -> np.ndarray:
     """(C_0 Σ_j c_j²)^½, the root mean square of `kernel_distance` at the start, by seed."""
-    gamma, alpha = setting_of(run)
-    scaling = asymmetrical(gamma, Zipf(alpha))
+    scaling = _scaling(run)
     apart, (kept, _) = scaling.nodes(option(run, "network.width")) ** 2, heavy_variances(scaling)
     apart[: len(kept)] -= kept
     sets = comparison.training_sets(run)
@@ -145,13 +146,13 @@ class TowardsLimit(Panel):
         lambda s: f"m = {s.widths[0]} to {s.widths[-1]:,}, n = {s.n}, d = {s.d}, t = {s.end:,.0f}, {plural(s.seeds)}",
     )
     caption = (
-        "Networks of growing width beside their limit m → ∞ in which light nodes are a kernel machine with the mean "
-        "NTG Θ* and the heavy ones learn features. First: training risk; the limit starts from a Gaussian process. "
-        "Others: distance of each network from the limit that shares its heavy nodes and starts from its function. "
-        "Outputs: the largest root mean square difference over training and test inputs, at any time. NTG at the "
-        "start, with the prediction (C_0 Σ c_j²)^½. Movement of the heavy nodes. Dots are seeds and their root mean "
-        "squares; dashed lines fall as m^-½. ReLU, Zipf weights, inputs on the sphere, noise 0.1; the "
-        "paper has no such figure."
+        "Networks of growing width and their limit m → ∞, in which the light nodes form a kernel machine with the mean "
+        "neural tangent Gram matrix (NTG) Θ* and the heavy nodes learn features. First: training risk; the limit "
+        "starts from a Gaussian process. Others: distance of each network from the limit that has its heavy nodes and "
+        "starts from its function, for the outputs (the largest root mean square difference on training and test "
+        "inputs at any time), for the NTG at the start (with the prediction (C_0 Σ c_j²)^½), and for the movement of "
+        "the heavy nodes. Small dots are seeds, large dots their root mean squares; dashed lines fall as m^-½. ReLU, "
+        "Zipf weights, inputs on the sphere, noise 0.1. The paper has no such figure."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -170,18 +171,14 @@ class TowardsLimit(Panel):
         return [claim for setting in _settings(results) for claim in self._of(results, setting)]
 
     def _of(self, results: Results, setting: Setting) -> list[Claim]:
-        finite, limits, name = _finite(results, setting), _limits(results, setting), label(setting)
-        widths = np.array(list(finite), float)
-
-        def over_widths(distance: Any) -> np.ndarray:
-            return np.stack([distance(run, limits[m]) for m, run in finite.items()])
-
-        outputs, last = over_widths(output_distance), max(finite)
-        start = over_widths(lambda run, limit: kernel_distance(run, limit)[:, 0])
+        finite, limit, name = _finite(results, setting), _limits(results, setting)[GAUSSIAN], label(setting)
+        widths, last = np.array(list(finite), float), max(finite)
+        outputs = over_widths(results, setting, output_distance)
+        start = over_widths(results, setting, kernel_distance)
         ratio = np.mean(start**2 / np.stack([predicted_kernel_distance(run) for run in finite.values()]) ** 2, axis=0)
-        ends = over_widths(lambda run, limit: kernel_distance(run, limit)[:, -1])
+        ends = over_widths(results, setting, lambda *runs: kernel_distance(*runs, time=-1))
         risks = {
-            which: np.log(risk(finite[last]) / risk(limits[GAUSSIAN]))
+            which: np.log(risk(finite[last]) / risk(limit))
             for which, risk in (("training", comparison.end_risk), ("test", test_risk))
         }
         found = [
@@ -191,12 +188,7 @@ class TowardsLimit(Panel):
                 measured=f"ratio {mean_sd(ratio)}, mean over {plural(len(finite), 'width')}",
                 judged=between(ratio, 1 - _SHARE, 1 + _SHARE),
             ),
-            Claim(
-                text=f"{name}: the outputs approach those of the limit as m^-½: exponent -0.5 within {_WITHIN}",
-                paper=_FIRST,
-                measured=_law(widths, outputs),
-                judged=power_law(widths, outputs, -0.5, _WITHIN),
-            ),
+            _power(f"{name}: the outputs approach those of the limit as m^-½", _FIRST, widths, outputs, -0.5),
             Claim(
                 text=f"{name}: at the end ‖Θ_m - Θ_∞‖_F falls with each step in width",
                 paper=_FIRST,
@@ -216,16 +208,12 @@ class TowardsLimit(Panel):
             ),
         ]
         if setting[0] < 1:
-            heavy = over_widths(heavy_distance)
-            text = (
-                f"{name}: the movement of the heavy nodes approaches that in the limit as m^-½: -0.5 within {_WITHIN}"
-            )
-            judged = power_law(widths, heavy, -0.5, _WITHIN)
-            found.append(Claim(text=text, paper=_FIRST, measured=_law(widths, heavy), judged=judged))
+            heavy = over_widths(results, setting, heavy_distance)
+            text = f"{name}: the movement of the heavy nodes approaches that in the limit as m^-½"
+            found.append(_power(text, _FIRST, widths, heavy, -0.5))
         return found
 
     def draw(self, results: Results) -> Figure:
-        """Risk, outputs, NTG, heavy nodes."""
         figure, (risk, *others) = titled_canvas("caron2023: distance to the limit of infinite width", 4, 13.0, 3.4)
         settings = _settings(results)
         shown = settings[-1]
@@ -234,23 +222,25 @@ class TowardsLimit(Panel):
         limit = _limits(results, shown)[GAUSSIAN]
         band(risk, limit["time"].values, limit["train-loss"].values, 0, "limit")
         label_axes(risk, "t", f"training risk, {label(shown)}", 7, yscale="log")
-        for index, setting in enumerate(settings):
-            finite, limits = _finite(results, setting), _limits(results, setting)
-            widths = np.array(list(finite), float)
-            for axes, distance in zip(others, (output_distance, kernel_distance, heavy_distance), strict=True):
+        shown_distances = {
+            "outputs": output_distance,
+            "NTG at the start": kernel_distance,
+            "heavy nodes": heavy_distance,
+        }
+        for axes, (title, distance) in zip(others, shown_distances.items(), strict=True):
+            for index, setting in enumerate(settings, 1):
+                finite = _finite(results, setting)
+                widths = np.array(list(finite), float)
                 if distance is heavy_distance and setting[0] == 1:
                     continue
-                found = np.stack([distance(run, limits[m]) for m, run in finite.items()])
-                found = found[:, :, 0] if found.ndim == 3 else found
-                dots(axes, widths, found, index + 1, label(setting))
+                found = over_widths(results, setting, distance)
+                dots(axes, widths, found, index, label(setting))
                 if distance is kernel_distance:
                     expected = [np.sqrt(np.mean(predicted_kernel_distance(run) ** 2)) for run in finite.values()]
-                    axes.plot(widths, expected, color=ORDERED[index + 1], linewidth=1, label="predicted")
+                    axes.plot(widths, expected, color=ORDERED[index], linewidth=1, label="predicted")
                 else:
-                    _guide(axes, widths, found, -0.5, index + 1)
-            for axes in others:
-                _ticks(axes, widths)
-        for axes, title in zip(others, ("outputs", "NTG at the start", "heavy nodes"), strict=True):
+                    _guide(axes, widths, found, -0.5, index)
+            _ticks(axes, widths)
             label_axes(axes, "width m", f"distance from the limit: {title}", 7)
         return figure
 
@@ -262,10 +252,11 @@ class AgainstWidth(Panel):
     title = "Feature learning if and only if γ < 1, against width"
     scales = TowardsLimit.scales
     caption = (
-        "At the end of training: the largest movement of a weight, the movement weighted with node variances, and the "
-        "change of the NTG, against the width. Dots are seeds and their root mean squares. Dashed: m^-½ through the "
-        "widest networks with γ = 1. Solid: the limit m → ∞ that shares the heavy nodes and the start of the widest "
-        "network. ReLU, Zipf weights, inputs on the sphere, noise 0.1; the paper states it and has no such figure."
+        "At the end of training: the largest movement of a weight vector, the movement weighted with node variances, "
+        "and the change of the neural tangent Gram matrix (NTG), against the width. Small dots are seeds, large dots "
+        "their root mean squares. Dashed: m^-½ through the widest networks with γ = 1. Solid: the limit m → ∞ with the "
+        "heavy nodes and the start of the widest network. ReLU, Zipf weights, inputs on the sphere, noise 0.1. The "
+        "paper states the result without such a figure."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -276,7 +267,7 @@ class AgainstWidth(Panel):
         return found | {f"{label(rich)}, limit from m = {last}": recipe(s, rich, seeds, start=last)}
 
     def claims(self, results: Results) -> list[Claim]:
-        """With γ = 1 all three fall as m^-½; with γ < 1 none does, and they tend to those of the limit."""
+        """With γ = 1 all three measures fall as m^-½; with γ < 1 they do not, and tend to those of the limit."""
         lazy, rich = (_finite(results, setting) for setting in _BOTH)
         (limit,) = _limits(results, _BOTH[1]).values()
         widths, last = np.array(list(lazy), float), max(lazy)
@@ -286,22 +277,11 @@ class AgainstWidth(Panel):
             final = moved(limit)[name]
             apart = np.log(large[-1] / final)
             found += [
+                _power(f"γ = 1: {words} falls as m^-½", _IFF, widths, small, -0.5, hindsight=name == "kernel"),
+                _power(f"{label(_BOTH[1])}: {words} does not depend on the width", _IFF, widths, large, 0.0),
                 Claim(
-                    text=f"γ = 1: {words} falls as m^-½: exponent -0.5 within {_WITHIN}",
-                    paper=_IFF,
-                    measured=_law(widths, small),
-                    judged=power_law(widths, small, -0.5, _WITHIN),
-                    hindsight=name == "kernel",
-                ),
-                Claim(
-                    text=f"{label(_BOTH[1])}: {words} does not depend on the width: exponent 0 within {_WITHIN}",
-                    paper=_IFF,
-                    measured=_law(widths, large),
-                    judged=power_law(widths, large, 0.0, _WITHIN),
-                ),
-                Claim(
-                    text=f"{label(_BOTH[1])}: at m = {last:,} {words} is that of the limit: logarithms differ by at "
-                    f"most {_SHARE} on average",
+                    text=f"{label(_BOTH[1])}: at m = {last:,} {words} equals that of the limit: logarithms differ by "
+                    f"at most {_SHARE} on average",
                     paper=f"{_IFF}; λ_mj → (1-γ) λ̃_j",
                     measured=listed({f"m = {last:,}": large[-1], "limit": final, "log ratio": apart}),
                     judged=between(apart, -_SHARE, _SHARE),
@@ -315,18 +295,15 @@ class AgainstWidth(Panel):
             ]
         kernels = np.stack([moved(run)["kernel"] for run in lazy.values()])
         slopes = np.polyfit(np.log(widths), np.log(kernels), 1)[0]
-        return [
-            *found,
-            Claim(
-                text=f"γ = 1: the NTG changes by less the wider the network, at least as fast as m^{_BOUND}",
-                paper="Theorem 4.1 (d): bounded by a factor (Σ_j λ_mj^(3/2))^(1/2), which is m^(-1/4) for γ = 1",
-                measured=f"exponent {mean_sd(slopes)}",
-                judged=increases(slopes, np.full(slopes.size, _BOUND)),
-            ),
-        ]
+        bound = Claim(
+            text=f"γ = 1: the change of the NTG falls with the width at least as fast as m^{_BOUND}",
+            paper="Theorem 4.1 (d): bounded by a factor (Σ_j λ_mj^(3/2))^(1/2), which is m^(-1/4) for γ = 1",
+            measured=f"exponent {mean_sd(slopes)}",
+            judged=increases(slopes, np.full(slopes.size, _BOUND)),
+        )
+        return [*found, bound]
 
     def draw(self, results: Results) -> Figure:
-        """One axes for each measure."""
         figure, every = titled_canvas("caron2023: what moves, against width", 3, 11.0, 3.4)
         (limit,) = _limits(results, _BOTH[1]).values()
         for axes, (name, words) in zip(every, _MEASURES.items(), strict=True):
@@ -345,10 +322,9 @@ class AgainstWidth(Panel):
 
 
 def moved(run: xr.Dataset) -> Mapping[str, np.ndarray]:
-    """What has moved at the end, by seed; the names are those of `_MEASURES`."""
+    """Return how much has moved at the end, by seed, for each of `_MEASURES`."""
     every, theta = run[WEIGHTS].values[:, -1], run["kernel-matrix"].values
-    scaling = asymmetrical(setting_of(run)[0], Zipf(setting_of(run)[1]))
-    width = option(run, "network.width", None)
+    scaling, width = _scaling(run), option(run, "network.width", None)
     weights = heavy_variances(scaling)[0] if width is None else scaling.nodes(width) ** 2
     change, first = (np.linalg.norm(one, axis=(1, 2)) for one in (theta[:, -1] - theta[:, 0], theta[:, 0]))
     return {
@@ -358,8 +334,17 @@ def moved(run: xr.Dataset) -> Mapping[str, np.ndarray]:
     }
 
 
+def _power(
+    text: str, paper: str, widths: np.ndarray, values: np.ndarray, expected: float, hindsight: bool = False
+) -> Claim:
+    """Claim that values are a power of the width with the expected exponent."""
+    judged = power_law(widths, values, expected, _WITHIN)
+    words = f"{text}: exponent {expected:g} within {_WITHIN}"
+    return Claim(words, paper, _law(widths, values), judged, hindsight=hindsight)
+
+
 def _law(widths: np.ndarray, values: np.ndarray) -> str:
-    """Fitted exponents over seeds, those between neighbouring widths, and the values at both ends."""
+    """Write fitted exponents over seeds, those between neighbouring widths, and the values at both ends."""
     logs = np.log(values)
     every = np.polyfit(np.log(widths), logs, 1)[0]
     local = np.diff(logs.mean(axis=1)) / np.diff(np.log(widths))

@@ -1,4 +1,4 @@
-"""Figure 5: how far from a kernel machine Zipf weights stay, whatever the width."""
+"""Figure 5: how far networks with Zipf weights are from a kernel machine at any width."""
 
 import numpy as np
 import xarray as xr
@@ -24,15 +24,15 @@ def squared_sum(alpha: np.ndarray | float) -> np.ndarray:
 
 
 class SquaredWeights(Panel):
-    """Figure 5: Σ λ̃_j² against α, beside the variance of the NTG of networks drawn."""
+    """Figure 5: Σ λ̃_j² against α, beside the variance of the NTG over random networks."""
 
     key = "caron2023/fig5"
     title = "Figure 5: sum of squared Zipf weights"
     scales = by_scale(_SCALES, lambda s: f"m = {s.width:,}, γ = 0, {s.seeds} seeds")
     caption = (
-        "The line is Σ λ̃_j² = ζ(2/α)/ζ(1/α)² of infinitely many nodes. The paper draws it alone; the dots, with "
-        "four standard errors, are the variance of the NTG of networks drawn with γ = 0 on five points, over "
-        "C_0(X), which eq. 12 says is the same in the limit of infinite width."
+        "The line is Σ λ̃_j² = ζ(2/α)/ζ(1/α)² for infinitely many nodes; the paper shows only this. The dots, with "
+        "error bars of four standard errors, are the variance over random networks with γ = 0 of the neural tangent "
+        "Gram matrix (NTG) on five points, divided by C_0(X). By eq. 12 the two agree in the limit of infinite width."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -67,7 +67,7 @@ class SquaredWeights(Panel):
                 ),
             ),
             Claim(
-                text="the variance of the NTG of networks drawn is C_0(X) times the sum of squared weights of their "
+                text="the variance of the NTG over random networks is C_0(X) times the sum of squared weights of their "
                 f"finitely many nodes, within {_ERRORS:g} standard errors",
                 paper="eq. 12: E‖Θ - Θ*‖_F² = C_0(X) (1 - γ)² Σ λ̃_j²",
                 measured=listed(seen, lambda one: "{:.3g} ± {:.1g} for {:.3g}".format(*one)),
@@ -79,7 +79,6 @@ class SquaredWeights(Panel):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """The curve, and dots from networks."""
         figure, (axes,) = canvas(1, 5.0, 3.6)
         alphas = np.linspace(0.02, 0.999, 400)
         axes.plot(alphas, squared_sum(alphas), color=ORDERED[1], label="Σ λ̃²")
@@ -93,7 +92,7 @@ class SquaredWeights(Panel):
 
 
 def _of_width(run: xr.Dataset) -> float:
-    """Σ_j λ_{m,j}² of the network's own m nodes: for α near 1 the tail beyond them still matters."""
+    """Σ_j λ_{m,j}² of the network's own m nodes: for α near 1, nodes beyond them are not negligible."""
     shares = np.arange(1, option(run, "network.width") + 1, dtype=float) ** (-1 / setting_of(run)[1])
     return float(np.sum((shares / shares.sum()) ** 2))
 

@@ -1,4 +1,4 @@
-"""Runs over widths and numbers of samples, and their curves: how straight, how steep, how far apart, and their ends."""
+"""Runs over widths and numbers of samples, and measures of their loss curves: linearity, rate, distance and end."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ Models = Mapping[str, Mapping[str, Any]]  # options of the networks that an expe
 
 FLOOR = 1e-6  # a decay is judged until the loss has fallen by this factor: above rounding and solver error
 STRAIGHT = 0.95  # share of the variance of log-loss that a straight line must explain to be called near-linear
-_STILL = 1e-20  # a variance of log-loss below is rounding: a standstill is no decay
-AGREE = 0.05  # two curves agree if they lie within this share of their own height: about what an eye can tell
+_STILL = 1e-20  # a smaller variance of log-loss is rounding: the loss is constant
+AGREE = 0.05  # two curves agree if they differ by less than this share of their height, about what is visible
 STEPS = "t (GD steps of size 1)"
 
 
@@ -31,9 +31,10 @@ def recipes(
     data: Mapping[str, Any],
     **options: Any,
 ) -> dict[str, Recipe]:
-    """Return the recipe of each model at each width and n; data depend on seed and n only, so all are compared on them.
+    """Return the recipe of each model at each width and n.
 
-    An option of a model that depends on the width is a function of it.
+    Data depend on seed and n only, so that all models and widths are compared on equal data. An option of a model that
+    depends on the width is given as a function of it.
     """
     return {
         f"{model} m={m} n={n}": Recipe(
@@ -43,7 +44,7 @@ def recipes(
             | {name: value(m) if callable(value) else value for name, value in models[model].items()},
             times=quadratic_times(sizes.end),
             seeds=seeds or sizes.seeds,
-            dtype="float32",  # the chatter of ReLU gates is far above its rounding
+            dtype="float32",  # its rounding is far below the noise of ReLU gates that switch on and off
             **options,
         )
         for m, n, model in itertools.product(widths, samples, models)
@@ -63,15 +64,16 @@ def sizes_of(results: Results) -> tuple[list[int], list[int]]:
 
 
 def window(loss: np.ndarray) -> np.ndarray:
-    """Mark the decay: every time before the loss has first fallen to `FLOOR` of its start."""
+    """Mark the decay: every time before the loss first falls to `FLOOR` times its start."""
     below = np.flatnonzero(loss <= FLOOR * loss[0])
     return np.arange(len(loss)) < max(3, below[0] if below.size else len(loss))
 
 
 def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Fit log-loss = const - rate t seed by seed: rates, and the share R² of its variance that the line explains.
+    """Fit log-loss = const - rate t seed by seed; return the rates, and the shares R² of the variance explained.
 
-    The fit is over evenly spaced t, so that times at which the loss is observed more often do not count for more.
+    The fit is over evenly spaced t, so that parts with more observations do not count for more. A loss that does not
+    fall has R² = 0.
     """
     times = run["time"].values
     rates, shares = [], []
@@ -82,12 +84,13 @@ def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
         slope, offset = np.polyfit(t, log, 1)
         rates.append(-slope)
         spread = np.var(log)
-        shares.append(1 - np.var(log - slope * t - offset) / spread if spread > _STILL else 0.0)
+        falls = slope < 0 and spread > _STILL
+        shares.append(1 - np.var(log - slope * t - offset) / spread if falls else 0.0)
     return np.array(rates), np.array(shares)
 
 
 def bound(run: xr.Dataset) -> np.ndarray:
-    """Return the largest rate ρ, seed by seed, with L_t <= L_0 exp(-ρ t) at every time while the decay is judged."""
+    """Return the largest rate ρ, seed by seed, with L_t <= L_0 exp(-ρ t) at every time of the decay (see `window`)."""
     times, found = run["time"].values, []
     for loss in run["train-loss"].values:
         later = window(loss) & (times > 0)
@@ -98,7 +101,7 @@ def bound(run: xr.Dataset) -> np.ndarray:
 def distance(one: xr.Dataset, other: xr.Dataset) -> np.ndarray:
     """Return the median difference of log-losses over times, seed by seed, as a share of their fall.
 
-    Only times at which both are judged count. The seeds of both runs have the same data.
+    Only times in the decay of both count (see `window`). Seed by seed, both runs have the same data.
     """
     shares = []
     for a, b in zip(one["train-loss"].values, other["train-loss"].values, strict=True):
@@ -109,7 +112,7 @@ def distance(one: xr.Dataset, other: xr.Dataset) -> np.ndarray:
 
 
 def end_error(run: xr.Dataset) -> np.ndarray:
-    """Test error at the last time, seed by seed."""
+    """Return the test error at the last time, seed by seed."""
     return run["test-loss"].values[:, -1]
 
 

@@ -1,5 +1,6 @@
 """Experiment 2: with a good embedding, a shallow network needs fewer samples."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,7 @@ _MODELS = {
     "augmented": {"scaling": "mean-field", "embedding": "quadratic"},
     "plain": {"scaling": "mean-field", "embedding": "identity"},
 }
-_BOTTOM = 1e-14  # of the loss axis: below is rounding
+_BOTTOM = 1e-14  # of the loss axis: smaller losses are rounding
 _SETTING = (
     "f(x) = (1/m) Σ c_i relu(h_i(x)), d = 30, without an embedding (plain, h_i = w_i·x/√d) or on the quadratic one "
     "(augmented, h_i = xᵀW_i x/d). Targets come from an augmented network of five neurons, inputs from N(0, I). Errors "
@@ -39,7 +40,7 @@ def _recipes(scale: Scale, widths: Sequence[int], seeds: int | None) -> dict[str
     """Return the recipes of all curves at some widths; the teacher and the test set depend on the seed only."""
     sizes = _SCALES[scale]
     data = {"kind": "quadratic-teacher", "d": 30}
-    # Gram coordinates also where weights are fewer: there gates are averaged over a step, which halves the steps.
+    # Gram coordinates even where there are fewer weights: they average gates over a step, which halves the steps.
     flow = {"kind": "gradient-flow", "tolerance": 1e-3, "coordinates": "gram"}
     probes = ["train-loss", "test-loss"]
     return curves.recipes("embedding", _MODELS, widths, sizes.samples, sizes, seeds, data, flow=flow, probes=probes)
@@ -57,15 +58,12 @@ class AgainstSamples(Panel):
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Both models for every n at the larger width."""
         return _recipes(scale, _SCALES[scale].widths[1:], seeds)
 
     def claims(self, results: Results) -> list[Claim]:
-        """The augmented network has the lower test error at every n."""
         return [_lower(results)]
 
     def draw(self, results: Results) -> Figure:
-        """Test error against n, a line for each model."""
         (width,), _ = sizes_of(results)
         lines = {model: (f"{model} shallow network", index) for index, model in enumerate(_MODELS)}
         title = f"chen2022, experiment 2: quadratic teacher, d = 30, m = {width}"
@@ -84,11 +82,10 @@ class AgainstSteps(Panel):
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Both models for every n at both widths; figure 2 shares those of the larger one."""
+        """Return both models for every n at both widths; figure 2 shares the runs at the larger one."""
         return _recipes(scale, _SCALES[scale].widths, seeds)
 
     def claims(self, results: Results) -> list[Claim]:
-        """Both widths give the same curves, and at both the augmented network has the lower test error."""
         widths, samples = sizes_of(results)
         runs = arranged(results, _MODELS, "embedding")
         both = {(model, n): [runs[model, m, n] for m in widths] for model in _MODELS for n in samples}
@@ -109,20 +106,18 @@ class AgainstSteps(Panel):
         return [*alike, _lower(results)]
 
     def draw(self, results: Results) -> Figure:
-        """Training losses above test errors, a column for each n; colour tells the model and dashes the width."""
         widths, samples = sizes_of(results)
         title = "chen2022, experiment 2: quadratic teacher, d = 30"
         figure, axes = titled_canvas(title, len(samples), 3.2 * len(samples), 5.8, rows=2)
         above, below, runs = axes[: len(samples)], axes[len(samples) :], arranged(results, _MODELS, "embedding")
-        for column, n in enumerate(samples):
-            for index, model in enumerate(_MODELS):
-                for dash, m in enumerate(widths):
-                    run, label = runs[model, m, n], f"{model}, m = {m}"
-                    band(above[column], run["time"].values, run["train-loss"].values, index, label, dash=dash)
-                    band(below[column], run["time"].values, run["test-loss"].values, index, label, dash=dash)
-            above[column].set(yscale="log", ylim=(_BOTTOM, None))
-            above[column].set_title(f"n = {n}", fontsize=10)
-            below[column].set_xlabel(curves.STEPS)
+        for n, upper, lower in zip(samples, above, below, strict=True):
+            for (index, model), (dash, m) in itertools.product(enumerate(_MODELS), enumerate(widths)):
+                run, label = runs[model, m, n], f"{model}, m = {m}"
+                for place, probe in ((upper, "train-loss"), (lower, "test-loss")):
+                    band(place, run["time"].values, run[probe].values, index, label, dash=dash)
+            upper.set(yscale="log", ylim=(_BOTTOM, None))
+            upper.set_title(f"n = {n}", fontsize=10)
+            lower.set_xlabel(curves.STEPS)
         top = max(one.get_ylim()[1] for one in below)
         for one in below:
             one.set_ylim(0, top)  # one height for all n, so that columns can be compared
@@ -133,7 +128,7 @@ class AgainstSteps(Panel):
 
 
 def _lower(results: Results) -> Claim:
-    """Compare the models seed by seed, because they have the same teachers, samples and tests."""
+    """Compare the models seed by seed, because they have the same teachers, samples and test sets."""
     runs = arranged(results, _MODELS, "embedding")
     widths, samples = sizes_of(results)
     pairs = [(m, n, *(end_error(runs[model, m, n]) for model in _MODELS)) for m in widths for n in samples]

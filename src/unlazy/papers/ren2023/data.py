@@ -3,9 +3,9 @@
 The target is relu(1 - |x|), or relu(1 - |P x|) with P the projection onto a ``subspace`` (section 5 of the paper). The
 subspace is spanned by the first axes: a symmetric initialisation does not distinguish them from any others.
 
-Radii come from a table of the law's distribution function: the probability of each cell is exact, and inside a cell
-(below 1e-3 wide in the bulk, 2 % in a tail) radii are spread evenly in 1/(1 + r). So a radius can be drawn in compiled
-code, unlike by `sample_radii`, which is exact by rejection.
+Radii are drawn from a table of the law's distribution function: the probability of each cell is exact, and inside a
+cell (less than 1e-3 wide in the bulk, 2 % in a tail) radii are uniform in 1/(1 + r). This runs in compiled code, unlike
+`sample_radii`, which is exact.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import Dataset, Source, checks
-from unlazy.papers.ren2023.radial import radial_cdf, radial_quadrature
+from unlazy.papers.ren2023.radial import gauss_legendre, radial_cdf, radial_quadrature
 
 RadialLaw = Literal["heavy-tailed", "gaussian", "ball"]
 
@@ -48,12 +48,12 @@ class SphericalSource(Source):
     stratified
         Draw one radius from each of n equally likely shells, which removes nearly all randomness of the radii.
     tail
-        Share of the samples that is drawn uniformly in log P(|x| > r) instead; weights correct for it. Samples far
-        out become frequent and light.
+        Share of the samples that is drawn uniformly in log P(|x| > r) instead, so that large radii are frequent;
+        weights correct for it.
     truncate
-        Condition the law on |x| below this radius.
+        Radius below which the law is conditioned to lie.
     subspace
-        Dimension of the subspace on which the target depends; all of the space by default.
+        Dimension of the subspace on which the target depends; the whole space by default.
     """
 
     d: int = eqx.field(static=True)
@@ -119,7 +119,7 @@ def target(x: Inputs, subspace: int | None = None) -> Outputs:
     x
         Inputs, one per row.
     subspace
-        P projects onto so many of the first axes; without it, P is the identity.
+        P projects onto this number of first axes; without it, P is the identity.
     """
     return jnp.maximum(1 - jnp.linalg.norm(x if subspace is None else x[:, :subspace], axis=1), 0)
 
@@ -259,9 +259,7 @@ def _light(d: int, law: RadialLaw, scale: float, order: int) -> tuple[np.ndarray
         log_density = lambda r: constant + (d - 1) * np.log(r) - rate * r**2  # noqa: E731
     # Both laws have their mass within a few 1/√d of the end: panels a quarter as wide resolve it.
     edges = np.unique([*np.linspace(0, end, 16 + 4 * math.ceil(math.sqrt(d))), *([1.0] if end > 1 else [])])
-    node, share = np.polynomial.legendre.leggauss(order)
-    half = np.diff(edges)[:, None] / 2
-    r = (edges[:-1, None] + half * (1 + node)).ravel()
-    weight = (half * share).ravel() * np.exp(log_density(r))
+    r, width = gauss_legendre(edges, order)
+    weight = width * np.exp(log_density(r))
     kept = weight > 1e-20
     return r[kept], weight[kept]

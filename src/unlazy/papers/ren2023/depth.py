@@ -1,4 +1,4 @@
-"""Depth separation, shown: two-layer networks over widths beside the three-layer learner, on the same task."""
+"""Depth separation in training: two-layer networks of several widths and the three-layer learner on one task."""
 
 import itertools
 from typing import Any
@@ -12,8 +12,8 @@ from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_
 from unlazy.papers.outcomes import at_least, increases, together, undecided, vacuous
 from unlazy.papers.ren2023.training import learner
 
-# Two-layer networks of the widths ``shallow``, by ``steps`` steps of Adam, and learners with m_1 of ``deep``, up to the
-# time ``end``, in as many steps.
+# Two-layer networks of the widths ``shallow`` take ``steps`` steps of Adam; learners with the m_1 of ``deep`` take as
+# many steps, up to the time ``end``.
 _SCALES: dict[Scale, Sizes] = {
     "quick": Sizes(d=20, shallow=(16, 64, 256), steps=3000, deep=(32, 128), end=1500.0, batch=512, seeds=1),
     "paper": Sizes(d=50, shallow=(16, 64, 256, 1024), steps=6000, deep=(32, 128, 512), end=3000.0, batch=1024, seeds=2),
@@ -21,8 +21,8 @@ _SCALES: dict[Scale, Sizes] = {
 _RATES = (1e-3, 3e-3, 1e-2)
 _ABOVE = 8  # m_2
 _STEP = 0.5
-_INSIDE = 3.0  # inputs farther out are left out: with a slope at infinity every two-layer loss would be infinite
-_EVALUATED = 8192
+_INSIDE = 3.0  # larger |x| are excluded: with a slope at infinity every two-layer loss would be infinite
+_EVALUATED = 8192  # samples on which losses are measured
 
 
 class DepthSeparation(Panel):
@@ -35,16 +35,15 @@ class DepthSeparation(Panel):
         lambda s: f"d = {s.d}, two layers of {', '.join(map(str, s.shallow))}, three of {', '.join(map(str, s.deep))}",
     )
     caption = (
-        "L = ½ E(f* - f)² on samples never trained on, against the number of trained parameters: two-layer ReLU "
-        "networks with biases, by Adam on fresh samples at the best of three rates, and the learner of eq. 1 by "
-        f"its own clipped descent in as many steps. Inputs are the heavy-tailed law given |x| < {_INSIDE:g}: a "
-        "two-layer ReLU network that has a slope at infinity has infinite loss under the law itself. The lower "
-        "bound behind the paper's title (Safran et al., Theorem 5) speaks of errors of order d^-6, far below what "
-        "is trained here: this is what training finds, and no proof."
+        "L = ½ E(f* - f)² on held-out samples against the number of trained parameters: two-layer ReLU networks with "
+        "biases, trained by Adam on fresh samples at the best of three rates, and the learner of eq. 1, trained by its "
+        f"own clipped descent in as many steps. Inputs follow the heavy-tailed law conditioned on |x| < {_INSIDE:g}: "
+        "under the law itself, a two-layer ReLU network with a slope at infinity has infinite loss. The lower bound "
+        "behind the paper's title (Safran et al., Theorem 5) concerns errors of order d^-6, far below those reached "
+        "here: the panel shows what training finds, and proves nothing about approximation."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return learners of all widths, and two-layer networks of all widths at all rates."""
         s = _SCALES[scale]
         law = {"d": s.d, "truncate": _INSIDE}
 
@@ -83,7 +82,6 @@ class DepthSeparation(Panel):
         return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """The learner is better than two-layer networks with more parameters."""
         shallow, deep = curves(results)
         ends = seeds_of(results)
         least = min(shallow, key=lambda count: shallow[count])
@@ -91,11 +89,11 @@ class DepthSeparation(Panel):
         best, loss, largest = shallow[least], deep[size], max(shallow)
         pairs = [(few, many) for many in deep for few in shallow if few <= many]
         bound = float(option(next(iter(results.values())), "data.d")) ** -6
-        far = undecided("no learner of these widths comes down to errors of which the lower bound speaks")
+        far = undecided("no learner of these widths reaches the errors that the lower bound concerns")
         words = "one can learn with three layers what is not approximable by any two-layer network"
         return [
             Claim(
-                text="a learner comes below d^-6, and no two-layer network does, at any width or rate",
+                text="a learner reaches a loss below d^-6, and no two-layer network does, at any width or rate",
                 paper=f"{words}; strictly speaking, this requires ε = O(1/d^6)",
                 measured=f"d^-6 = {bound:.2g}; three layers: {loss:.2g}; two: {best:.2g}",
                 judged=at_least(ends[0][least], bound) if np.all(ends[1][size] <= bound) else far,
@@ -113,13 +111,12 @@ class DepthSeparation(Panel):
                 measured=_listed("three", deep) + "; " + _listed("two", shallow),
                 judged=together([increases(ends[1][many], ends[0][few], paired=False, log=True) for few, many in pairs])
                 if pairs
-                else vacuous("no two-layer network has as few parameters as a learner"),
+                else vacuous("every two-layer network has more parameters than every learner"),
                 weaker=True,
             ),
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Two curves."""
         figure, (axes,) = canvas(1, 5.4, 3.8)
         names = ("two layers", "three layers (eq. 1)")
         for colour, line, name, curve in zip(ORDERED, DASHES, names, curves(results), strict=False):
@@ -139,13 +136,7 @@ def curves(results: Results) -> tuple[dict[int, float], dict[int, float]]:
 
 
 def seeds_of(results: Results) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
-    """Return the final losses of all seeds by number of parameters: two layers at their best rate, and three.
-
-    Parameters
-    ----------
-    results
-        The runs of the panel.
-    """
+    """Return the final losses of all seeds by number of parameters: two layers at their best rate, and three."""
     found: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
     for run in results.values():
         ends, count = run["train-loss"].values[:, -1], parameters(run)

@@ -1,11 +1,11 @@
-"""Times against the dimension: the flow at infinite width, from the paper's own start, through both stages."""
+"""Durations of both stages against the dimension: the flow at infinite width, from the paper's initialisation."""
 
 import numpy as np
 import xarray as xr
 
 from unlazy.figures import DASHES, ORDERED, band
 from unlazy.lab import Recipe, Times
-from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, values
+from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
 from unlazy.papers._curves import exponent, label_axes, listed, min_max, plural, titled_canvas
 from unlazy.papers.outcomes import at_least, at_most, near, undecided
 from unlazy.papers.ren2023.quantities import stages_of, times_of_loss
@@ -18,8 +18,8 @@ _SCALES: dict[Scale, Sizes] = {
 _LOSSES = (1e-2, 1e-3, 1e-4)  # values of ε
 _EPSILON = 1e-3  # that of T_2
 _BIAS = 0.1  # σ_r, as in figure 2
-_STEEP = 0.1  # what a power in d may differ by
-_ERROR = 1e-3  # of the runs
+_STEEP = 0.1  # tolerance of a power of d
+_ERROR = 1e-3  # relative error of the runs
 
 
 class Dimension(Panel):
@@ -38,7 +38,6 @@ class Dimension(Panel):
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return one run for each d."""
         s = _SCALES[scale]
         return {
             f"d = {d}": Recipe(
@@ -54,38 +53,42 @@ class Dimension(Panel):
         }
 
     def claims(self, results: Results) -> list[Claim]:
-        """Times are at most the paper's powers of d and 1/ε, and α is its power."""
         found = {d: quantities_of(run) for d, run in by_dimension(results).items()}
         ds = list(found)
         names = ("T_1", "T_2", "alpha", "least")
         table = {name: np.array([found[d][name] for d in ds]) for name in names}  # (dimensions, seeds)
         if not np.isfinite(table["T_1"]).all() or not np.isfinite(table["T_2"]).all():
+            short = undecided("a stage does not end within the run")
             return [
-                self._unfinished(text) for text in ("T_1 falls", "T_2 grows", "T_2 - T_1", "1/ε", "α at T_1", "α >=")
+                Claim(text=text, paper="Lemmas C.4 and D.22", measured="T_1 or T_2 is not reached", judged=short)
+                for text in ("T_1 falls", "T_2 grows", "T_2 - T_1", "1/ε", "α at T_1", "α >=")
             ]
         powers = {name: np.array([exponent(ds, one) for one in table[name].T]) for name in ("T_1", "T_2", "alpha")}
         steps = {name: np.diff(np.log(table[name]), axis=0) / np.diff(np.log(ds))[:, None] for name in ("T_1", "T_2")}
         share = np.max((table["T_2"] - table["T_1"]) * _EPSILON / np.array(ds)[:, None] ** 3.0, axis=0)
         by_loss = np.array([[exponent([1 / e for e in _LOSSES], one) for one in found[d]["losses"].T] for d in ds])
+
+        def in_words(name: str) -> str:
+            times = listed(dict(zip(ds, table[name], strict=True)), min_max)
+            return f"{times}; power {min_max(powers[name])}, {min_max(steps[name])} between neighbouring d"
+
         return [
             Claim(
                 text=f"T_1 falls with d as d^-1.5 or faster: power at most -1.5 (to {_STEEP:g})",
                 paper="Lemmas C.4 and C.10: stage 1 takes O(d^4 σ_2 + d^-1.5); σ_2 = d^-7 here",
-                measured=listed(dict(zip(ds, table["T_1"], strict=True)), min_max)
-                + f"; power {min_max(powers['T_1'])}, {min_max(steps['T_1'])} between neighbours",
+                measured=in_words("T_1"),
                 judged=at_most(powers["T_1"], -1.5 + _STEEP),
             ),
             Claim(
                 text="T_2 grows no faster than d³, from each d to the next",
                 paper="Lemma D.22: T_2 - T_1 <= O(d³/ε); Theorem 2.1: polynomial time",
-                measured=listed(dict(zip(ds, table["T_2"], strict=True)), min_max)
-                + f"; power {min_max(powers['T_2'])}, {min_max(steps['T_2'])} between neighbours",
+                measured=in_words("T_2"),
                 judged=at_most(steps["T_2"].max(axis=0), 3.0),
             ),
             Claim(
                 text=f"T_2 - T_1 <= d³/ε with the constant 1, ε = {_EPSILON:g}",
                 paper="Lemma D.22: T_2 - T_1 <= O(d³/ε)",
-                measured=f"{min_max(share)} of it at most",
+                measured=f"at most {min_max(share)} of that bound",
                 judged=at_most(share, 1.0),
             ),
             Claim(
@@ -101,20 +104,14 @@ class Dimension(Panel):
                 judged=near(powers["alpha"], -1.5, _STEEP),
             ),
             Claim(
-                text=f"α never falls below what it was at T_1 (to {_ERROR:g})",
+                text=f"α never falls below its value at T_1 (to {_ERROR:g})",
                 paper="Lemma D.19: α >= Θ(d^-1.5) throughout stage 2",
                 measured=f"α/α(T_1) >= {min_max(table['least'])}",
                 judged=at_least(table["least"].min(axis=0), 1 - _ERROR),
             ),
         ]
 
-    def _unfinished(self, text: str) -> Claim:
-        """Return a claim that cannot be judged because a run was too short."""
-        short = undecided("a stage does not end within the run")
-        return Claim(text=text, paper="Lemmas C.4 and D.22", measured="T_1 or T_2 is not reached", judged=short)
-
     def draw(self, results: Results) -> Figure:
-        """Losses, and times against d."""
         figure, axes = titled_canvas("ren2023, infinite width", 2, 9.0, 3.4)
         runs = by_dimension(results)
         for place, (d, run) in enumerate(runs.items()):
@@ -134,35 +131,21 @@ class Dimension(Panel):
 
 
 def by_dimension(results: Results) -> dict[int, xr.Dataset]:
-    """Return the runs by d, in increasing order.
-
-    Parameters
-    ----------
-    results
-        The runs of the panel.
-    """
-    known = {int(option(run, "data.d")): run for run in results.values()}
-    return {d: known[d] for d in sorted(values(results, "data.d"))}
+    """Return the runs of the panel by d, in increasing order."""
+    known = ((int(option(run, "data.d")), run) for run in results.values())
+    return dict(sorted(known, key=lambda one: one[0]))
 
 
 def quantities_of(run: xr.Dataset) -> dict[str, np.ndarray]:
-    """Return T_1, T_2, α at T_1, the least α/α(T_1) later, and the times to all values of ε, by seed.
-
-    Parameters
-    ----------
-    run
-        A run of the panel.
-    """
+    """Return T_1, T_2, α at T_1, the least α/α(T_1) later, and the times to all values of ε, by seed."""
     times, alpha = run["time"].values, run["first-layer.alpha"].values
     ends = np.array([one.weight for one in stages_of(run)])
     slopes = np.array([np.interp(end, times, one) for end, one in zip(ends, alpha, strict=True)])
-    least = [
-        np.min(one[times >= end], initial=np.inf) / slope for end, one, slope in zip(ends, alpha, slopes, strict=True)
-    ]
+    later = np.where(times >= ends[:, None], alpha, np.inf)
     return {
         "T_1": ends,
         "T_2": times_of_loss(run, _EPSILON),
         "alpha": slopes,
-        "least": np.array(least),
+        "least": np.min(later, axis=1) / slopes,
         "losses": np.stack([times_of_loss(run, one) for one in _LOSSES]),
     }

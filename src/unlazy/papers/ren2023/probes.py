@@ -1,7 +1,8 @@
 """Probes of the learner of ren2023: the slope α and shape of its first layer, its second layer, and active clips.
 
 They apply to the two-block stack of eq. 1 (tied amplitudes |w| in block 1, rank 1), of finite or infinite width. With
-α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F.
+α = C_Γ/√d E|w_1|² (eq. 5), F̃(x) = α |x| and f̃ is f with F̃ in place of F. The pull of a sample on a neuron is its term
+in the neuron's velocity, the vector that eq. 4 clips.
 """
 
 from collections.abc import Callable
@@ -31,17 +32,24 @@ def learner(network: Network) -> MeanFieldStack:
     there = network.restore()
     if not (isinstance(there, MeanFieldStack) and there.scalar and clipping.is_learner(there.blocks)):
         raise UserError(
-            f"This probe needs the learner of ren2023 eq. 1, and this {type(there).__name__} is not one: remove it."
+            f"This probe applies to the learner of ren2023 eq. 1 only, not to this {type(there).__name__}: remove it."
         )
     return there
 
 
-learner.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it checks networks and makes none
+learner.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it checks networks and does not make any
 
 
 def second(network: MeanFieldStack) -> Block:
-    """Return the second layer (w_2, b_2)."""
+    """Return the second layer."""
     return cast(Block, network.blocks[1])
+
+
+def neurons(network: MeanFieldStack) -> Float[Array, "m 2"]:
+    """Return (w_2, b_2) of every second-layer neuron."""
+    block = second(network)
+    b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
+    return jnp.stack([block.w[:, 0], b], axis=1)
 
 
 def slope(network: MeanFieldStack) -> Scalar:
@@ -75,9 +83,7 @@ class SecondLayer(Probe):
     """
 
     def __call__(self, obs: Observation) -> Values:
-        block = second(learner(obs.network))
-        b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
-        rows = jnp.stack([block.w[:, 0], b], axis=1)
+        rows = neurons(learner(obs.network))
         apart = rows[:, None] - rows[None]
         return {
             "neurons": rows,
@@ -90,28 +96,22 @@ class SecondLayer(Probe):
 
 
 class LayerSpeeds(Probe):
-    """How fast the flow, clipped or not, moves the learner: (w_2, b_2)' of every neuron, α', and the largest |w_1'|.
+    """Speeds along the flow, clipped or not: (w_2, b_2)' of every neuron, α', and the largest |w_1'|.
 
-    The speeds are those of gradient flow on the data of the run, whatever method trains the network. At infinite width
+    They are those of gradient flow on the data of the run, whichever method trains the network. At infinite width
     ``first`` is |ρ'|.
     """
 
     def __call__(self, obs: Observation) -> Values:
-        here = learner(obs.network)
-        trained, frozen = split_trained(here)
+        trained, frozen = split_trained(learner(obs.network))
 
-        def look(leaves: MeanFieldStack) -> tuple[Array, Array, Array]:
+        def quantities(leaves: MeanFieldStack) -> tuple[Array, Array, Array]:
             network = eqx.combine(leaves, frozen)
-            block, first = second(network), network.blocks[0]
-            b = jnp.zeros(block.width, block.w.dtype) if block.b is None else block.b
-            rows = jnp.stack([block.w[:, 0], b], axis=1)
-            return (
-                rows,
-                slope(network),
-                first.radius[None] if isinstance(first, SphericalLimit) else cast(Block, first).w,
-            )
+            first = network.blocks[0]
+            weights = first.radius[None] if isinstance(first, SphericalLimit) else cast(Block, first).w
+            return neurons(network), slope(network), weights
 
-        speeds = jax.jvp(look, (trained,), (velocity(trained, frozen, obs.data, obs.loss),))[1]
+        speeds = jax.jvp(quantities, (trained,), (velocity(trained, frozen, obs.data, obs.loss),))[1]
         rows, alpha, first = speeds
         return {"neurons": rows, "alpha": alpha, "first": jnp.max(lengths(jnp.atleast_2d(first)))}
 
@@ -122,7 +122,8 @@ class FirstLayer(Probe):
     - ``rho``: ρ, the root of the mean square length of first-layer neurons; α = C_Γ/√d ρ²;
     - ``tangential``: the largest |v̄(t) - v̄(0)| of a direction; ``radial``: the largest deviation of |v|² from its mean,
       as a share of it (Lemma 4.2 (a));
-    - ``sphere`` and ``sphere_rms``: the largest and the root mean square of |F/α - 1| on the directions of the data;
+    - ``sphere`` and ``sphere_rms``: the largest value and the root mean square of |F/α - 1| in the directions of the
+      data;
     - ``l2``: the root of E[(F/α - |x|)²] over |x| <= ``reach`` (Lemma 4.3 (a)).
 
     Parameters
@@ -191,8 +192,7 @@ class ErrorByDegree(Probe):
         one, two = t / (4 * d), harmonics * (mean / (d + 1)) ** 2 * zonal
         rest = whole - mean**2 - one - two
         parts = [jnp.square(mean * jnp.sum(share) - 1), *(share @ part @ share for part in (one, two, rest))]
-        every = jnp.stack([*parts, jnp.sum(jnp.stack(parts))])
-        return {name: every[place] for place, name in enumerate(names)}
+        return dict(zip(names, [*parts, jnp.sum(jnp.stack(parts))], strict=True))
 
 
 class LimitDistance(Probe):
@@ -212,7 +212,7 @@ class LossDecomposition(Probe):
     - ``fit``: L_1 = ½ E(f* - f̃)²; ``apart``: L_2 = ½ E(f̃ - f)²; ``cross``: L_3 = E(f* - f̃)(f̃ - f);
     - ``error``: (w̄_2²/2) E[(F̃ - F)²] over X_1, the largest ball in which all second-layer neurons are active (Lemma
       D.9): over all x it is infinite under the paper's law;
-    - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| by the weights of the first layer.
+    - ``value``: |L - L_1 - error| / L; ``gradient``: |∇L - ∇(L_1 + error)| / |∇L| in the first-layer weights.
     """
 
     def __call__(self, obs: Observation) -> Values:
@@ -238,15 +238,7 @@ class LossDecomposition(Probe):
 def loss_parts(
     here: MeanFieldStack, data: Dataset
 ) -> tuple[Callable[[Float[Array, "m d"]], Float[Array, " 4"]], Float[Array, "m d"]]:
-    """Return the four parts of `LossDecomposition`, L_1, L_2, L_3 and the error, as a function of w_1; and w_1 itself.
-
-    Parameters
-    ----------
-    here
-        The learner, with a first layer of finite width.
-    data
-        The samples.
-    """
+    """Return L_1, L_2, L_3 and the error of `LossDecomposition` as a function of w_1, and w_1 of a finite learner."""
     first = here.blocks[0]
     if not isinstance(first, Block):
         raise UserError("A first layer of infinite width has no error: remove this probe, or use a finite width.")
@@ -275,17 +267,16 @@ def all_active(here: MeanFieldStack, data: Dataset) -> Bool[Array, " n"]:
 class ClipActivity(Probe):
     """Which clips of ren2023 eq. 4 are active, for each of v1, v2 and r2.
 
-    ``v1`` and so on are the shares of (sample, neuron) pairs that are clipped, weighted by the law of the inputs;
-    ``v1_largest`` and so on are the longest pull over its bound: below 1 the clip has no effect. Both are exact for
-    infinitely many neurons, too.
+    ``v1``, ``v2`` and ``r2`` are the shares of (sample, neuron) pairs whose pull is clipped, weighted by the law of the
+    inputs. ``v1_largest``, ``v2_largest`` and ``r2_largest`` are the longest pull divided by its bound: below 1 the
+    clip has no effect. Both are also exact for infinitely many neurons.
     """
 
     def __call__(self, obs: Observation) -> Values:
         here = learner(obs.network)
         if here.clip is None:
-            raise UserError("This network has no clips: give it `clip`, or remove this probe.")
-        first = here.blocks[0]
-        assert isinstance(first, Block | SphericalLimit)
+            raise UserError("This network has no clips: set `clip`, or remove this probe.")
+        first = cast(Block | SphericalLimit, here.blocks[0])
         f = here(obs.data.x)
         share = clipping.shares(obs.loss, obs.data.weight, f)
         share = share / jnp.sum(share)
@@ -305,7 +296,7 @@ def _beyond(ratio: Float[Array, " n"], d: int) -> Float[Array, " n"]:
     """Compute P(z > 0, √(1 + 3 z²) > ratio) for a coordinate z of a direction: z² has the law Beta(½, (d-1)/2)."""
     least = (jnp.square(jnp.clip(ratio, 1, 2)) - 1) / 3  # of z²
     half = jnp.asarray(0.5, ratio.dtype)
-    # At 1 the share is 0, which betainc only comes close to; and with d = 1 all z² are 1.
+    # At least = 1 the share is 0, which betainc only approximates; and with d = 1 all z² are 1.
     share = half if d == 1 else half * jax.scipy.special.betainc((d - 1) * half, half, 1 - least)
     return jnp.where(least < 1, share, jnp.zeros_like(ratio))
 

@@ -1,4 +1,4 @@
-"""What is read off the runs of figure 2: labels, times of falls and stages, growth, and when clips act."""
+"""Quantities computed from the runs of figure 2: times at which the loss falls and stages end, growth, active clips."""
 
 import numpy as np
 import xarray as xr
@@ -9,9 +9,9 @@ from unlazy.papers._base import Results, option, recipe_of, values
 from unlazy.papers.ren2023.radial import radial_quadrature
 from unlazy.papers.ren2023.theorems import StageTimes, degree_rates, largest_product, reached, stage_times
 
-PLATEAU = 0.5  # a loss has left its plateau once it is this share of what the best constant has
+PLATEAU = 0.5  # a loss has left its plateau once it is below this share of the loss of the best constant
 CONSTANT = 10.0  # C_1 of Lemma 4.2, "some large constant"
-CLIPS = {"r2": "T_1.1", "v1": "T_1.2", "v2": "T_1.3"}  # the time from which on each no longer acts (Lemma 4.1)
+CLIPS = {"r2": "T_1.1", "v1": "T_1.2", "v2": "T_1.3"}  # the time from which on each clip is inactive (Lemma 4.1)
 
 INFINITE, STAGES, FINITE_STAGES = "infinite width", "stages, infinite width", "stages"
 
@@ -38,31 +38,21 @@ def constant_loss(y: np.ndarray, weight: np.ndarray | None) -> float:
 
 
 def fall_times(run: xr.Dataset, plateau: float) -> np.ndarray:
-    """Return when the loss of each seed first is half of the plateau; NaN if never."""
+    """Return when the loss of each seed first falls to half of the plateau; NaN if never."""
     return times_of_loss(run, PLATEAU * plateau)
 
 
 def times_of_loss(run: xr.Dataset, level: float) -> np.ndarray:
     """Return when the loss of each seed falls to a level, interpolating its logarithm; NaN if never."""
-    times, found = run["time"].values, []
-    for loss in run["train-loss"].values:
-        i = int(np.argmax(loss <= level))  # 0 if none is
-        if i == 0:
-            found.append(np.nan)
-            continue
-        logs = np.log(loss[i - 1 : i + 1] / level)
-        found.append(times[i - 1] + (times[i] - times[i - 1]) * logs[0] / (logs[0] - logs[1]))
-    return np.array(found)
+    return np.array([reached(run["time"].values, -np.log(loss / level)) for loss in run["train-loss"].values])
 
 
 def stages_of(run: xr.Dataset) -> list[StageTimes]:
     """Return T_1.1, T_1.2 and T_1.3 of each seed; T_2, which needs the loss, is left out."""
     d, bound = round(option(run, "network.clip.0")), option(run, "network.clip.1")
-    never, found = np.full(run["time"].size, np.inf), []
-    for seed in range(run["seed"].size):
-        layer = {name: run[f"second-layer.{name}"].values[seed] for name in ("weight", "spread", "largest")}
-        found.append(stage_times(run["time"].values, layer, never, d, bound, CONSTANT))
-    return found
+    layer = {name: run[f"second-layer.{name}"].values for name in ("weight", "spread", "largest")}
+    seeds = [{name: curves[seed] for name, curves in layer.items()} for seed in range(run["seed"].size)]
+    return [stage_times(run["time"].values, one, None, d, bound, CONSTANT) for one in seeds]
 
 
 def plateau_of(run: xr.Dataset) -> float:
@@ -72,51 +62,38 @@ def plateau_of(run: xr.Dataset) -> float:
 
 
 def growth_of(curves: np.ndarray) -> np.ndarray:
-    """Return by what factor each curve exceeds, at most, what it was at an earlier time; 1 or less if it only falls.
-
-    Parameters
-    ----------
-    curves
-        One curve per row, at two times or more.
-    """
+    """Return the largest ratio of each curve (a row) to an earlier value of it; below 1 if it only falls."""
     lowest = np.minimum.accumulate(curves, axis=1)[:, :-1]
     return np.max(curves[:, 1:] / np.maximum(lowest, 1e-300), axis=1)
 
 
 def second_stage(run: xr.Dataset) -> np.ndarray:
-    """Return at which observations all w_2 of all seeds are negative for good, which is when stage 2 may begin."""
+    """Return the observations from which on all w_2 of all seeds stay negative, so that stage 2 may have begun."""
     positive = np.flatnonzero(np.any(run["second-layer.largest"].values >= 0, axis=0))
     return np.arange(run["time"].size) > (positive[-1] if positive.size else -1)
 
 
 def last_active(run: xr.Dataset) -> dict[str, np.ndarray]:
-    """Return the last time at which each clip acts on anything, for each seed; 0 if it never does."""
+    """Return the last time at which each clip is active, for each seed; 0 if it never is."""
     on = {clip: run[f"clip-activity.{clip}"].values > 0 for clip in CLIPS}
     return {clip: np.max(np.where(one, run["time"].values, 0.0), axis=1) for clip, one in on.items()}
 
 
 def predicted_stops(run: xr.Dataset) -> np.ndarray:
-    """Return for each seed when the largest f F comes down to R_v2, from which on the clip of v_2 cannot act.
+    """Return for each seed when the largest f F falls to R_v2, after which the clip of v_2 is inactive.
 
-    If all neurons are alike this is when |w_2| = b_2²/(4 R_v2).
+    If all neurons are equal this is when |w_2| = b_2²/(4 R_v2).
     """
-    bound, found = option(run, "network.clip.1"), []
-    for rows in run["second-layer.neurons"].values:
-        product = np.array([largest_product(one[:, 0], one[:, 1]) for one in rows])
-        found.append(reached(run["time"].values, bound / product - 1))
-    return np.array(found)
+    every = run["second-layer.neurons"].values
+    products = np.array([[largest_product(one[:, 0], one[:, 1]) for one in rows] for rows in every])
+    return np.array([reached(run["time"].values, option(run, "network.clip.1") / one - 1) for one in products])
 
 
 def predicted_decay(run: xr.Dataset) -> np.ndarray:
-    """Return the share of the second harmonic of F/α left at every observation, by the linear theory of `degree_rates`.
+    """Predict, by `degree_rates`, the share of the degree-2 part of F/α that is left at every observation of a run.
 
     Near α |x| the part of degree n falls as exp(-2 λ_n ∫ (α/s) w̄_2² E[|x|²; X_1] dt) with s = C_Γ/√d, where X_1 is the
     ball |x| < b̄_2/|w̄_2 α|: along the flow of the second term of eq. 6, at infinite width.
-
-    Parameters
-    ----------
-    run
-        A run of finite width.
     """
     d, times = round(option(run, "network.clip.0")), run["time"].values
     alpha, w, b = (run[name].values for name in ("first-layer.alpha", "second-layer.weight", "second-layer.bias"))

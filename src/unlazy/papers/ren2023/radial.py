@@ -48,10 +48,8 @@ def radial_density(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, ".
     ----------
     r
         Radii above 0.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     """
     u = _arguments(r, _rate(d, scale))
     return np.asarray(d / np.asarray(r, float) * special.jv(d / 2, u) ** 2)
@@ -60,17 +58,15 @@ def radial_density(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, ".
 def radial_cdf(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
     """Compute the probability that the radius is below r, exact to rounding.
 
-    F = J_ν² + 2 Σ_{k>=1} J_{ν+k}² at u = c r. For u > ν that sum is long and its complement short, because the squares
-    of all integer orders sum to 1 and those of all half-integer orders to Si(2u)/π.
+    F = J_ν² + 2 Σ_{k>=1} J_{ν+k}² at u = c r. For u > ν that sum is long and its complement is short, because the
+    squares of all integer orders sum to 1 and those of all half-integer orders to Si(2u)/π.
 
     Parameters
     ----------
     r
         Radii above 0.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     """
     u = _arguments(r, _rate(d, scale))
     near = u <= d / 2
@@ -90,7 +86,7 @@ def _cdf_by_high_orders(u: np.ndarray, nu: float) -> np.ndarray:
 
 
 def _cdf_by_low_orders(u: np.ndarray, d: int) -> np.ndarray:
-    """Climb the orders below ν by J_{k+1} = (2k/u) J_k - J_{k-1}, which is stable as long as k < u."""
+    """Sum over the orders below ν by J_{k+1} = (2k/u) J_k - J_{k-1}, which is stable for k < u."""
     if d % 2 == 0:
         order, low, high = 1.0, special.j0(u), special.j1(u)
         missing = low**2
@@ -114,37 +110,33 @@ def truncated_moment(power: float, reach: float, d: int, scale: float = 1.0) -> 
         The power p, 0 or more.
     reach
         The radius R.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     """
     c = _rate(d, scale)
     end = float(_arguments(reach, c))
-    u, width = _gauss_legendre(_grid(0.0, end, min(np.pi, c / 16, end)), 8)
+    u, width = gauss_legendre(_grid(0.0, end, min(np.pi, c / 16, end)), 8)
     return float(d / c**power * np.sum(width * u ** (power - 1) * special.jv(d / 2, u) ** 2))
 
 
 def truncated_mean_bounds(reach: float, d: int, scale: float = 1.0) -> tuple[float, float]:
     """Compute bounds of E[|x|; |x| <= R] that are logarithms of R: Lemma B.2 (c) of ren2023, with constants.
 
-    With ν = d/2, J_ν = M cos θ and Y_ν = M sin θ, θ' = 2/(π u M²), the integral of J_ν² du is that of (π/2) u M⁴ cos²θ
-    dθ. As u M² and M² fall (ν >= ½), an interval of length π in θ has at least half of what ∫ M² du has over the next
-    one. The first begins at u = 0 and ends at j, the first zero of J_ν, and M² >= 2/(π u) (Watson, 13.74), so that
+    Let ν = d/2, J_ν = M cos θ and Y_ν = M sin θ, so θ' = 2/(π u M²) and J_ν² du = (π/2) u M⁴ cos²θ dθ. As u M² and M²
+    decrease (ν >= ½), the integral over an interval of length π in θ is at least half of ∫ M² du over the next one. The
+    first begins at u = 0 and ends at j, the first zero of J_ν, and M² >= 2/(π u) (Watson, 13.74), so that
 
         E[|x|; |x| <= R] >= (d/(π c)) log(c R/j),    j <= ν + 1.855758 ν^(1/3) + 1.033151 ν^(-1/3)  (Qu and Wong, 1999).
 
-    From above, J_ν rises up to ν, and J_ν² <= M² <= (2/π)/√(u² - ν²) beyond, so that E[|x|; |x| <= R] is at most
-    (d/c) (ν J_ν(ν)² + (2/π) arcosh(c R/ν)).
+    For the upper bound, J_ν increases up to ν, and J_ν² <= M² <= (2/π)/√(u² - ν²) beyond, so that E[|x|; |x| <= R] is
+    at most (d/c) (ν J_ν(ν)² + (2/π) arcosh(c R/ν)).
 
     Parameters
     ----------
     reach
         The radius R.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     """
     c, nu = _rate(d, scale), d / 2
     end = float(_arguments(reach, c))
@@ -163,10 +155,8 @@ def density_bound(low: float, high: float, d: int, scale: float = 1.0) -> float:
     ----------
     low, high
         The ends of an interval of radii; ``high`` may be infinite.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     """
     c = _rate(d, scale)
     share = d / (2 * c * low)
@@ -176,21 +166,19 @@ def density_bound(low: float, high: float, d: int, scale: float = 1.0) -> float:
 
 
 def sample_radii(n: int, d: int, scale: float = 1.0, *, key: KeyLike) -> Float[np.ndarray, " n"]:
-    """Draw n radii exactly, by rejection.
+    """Draw n radii exactly, by rejection sampling.
 
-    Right of ν, J_ν(u)² <= (2/π) / √(u² - ν²) (Watson, 13.74), so that u = ν / cos θ with θ ~ U(0, π/2) is an envelope
-    of mass 2. Left of ν the density rises (for d = 1 it falls from 2/π), so a constant is one. A proposal costs one
-    Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is accepted. The key seeds a NumPy generator, so this
-    does not run under ``jit``.
+    For u > ν, J_ν(u)² <= (2/π) / √(u² - ν²) (Watson, 13.74), so that u = ν / cos θ with θ ~ U(0, π/2) is an envelope of
+    mass 2. For u < ν the density increases (for d = 1 it falls from 2/π), so a constant is an envelope. A proposal
+    costs one Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is accepted. The key seeds a NumPy generator,
+    so this does not run under ``jit``.
 
     Parameters
     ----------
     n
         Number of radii.
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     key
         Random key or seed.
     """
@@ -226,8 +214,8 @@ def heavy_tailed(n: int, d: int, scale: float = 1.0, n_test: int = 0, *, key: Ke
     d
         Dimension of the inputs.
     scale
-        The paper's αβ, which it leaves open. At 1 the bulk of |x| begins near 1/3, and about 79 % of the inputs lie
-        where the target is not 0 (d = 100).
+        The paper's αβ, for which it gives no value. At 1 the bulk of |x| begins near 1/3, and the target is not 0 at
+        about 79 % of the inputs (d = 100).
     key
         Random key or seed.
     """
@@ -247,20 +235,18 @@ def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 
     """Return nodes r of shape (N, 1), targets relu(1 - r) and weights ω with Σ ω g(r) = E g(|x|) and Σ ω = 1.
 
     Up to r = ``bulk`` and over the first 64 oscillations, Gauss-Legendre panels of ``order`` nodes resolve every
-    oscillation of J_ν², with a panel edge at the target's kink r = 1. Over 16 more oscillations a smooth step turns
-    J_ν² into its average (J_ν² + Y_ν²) / 2, which leaves no boundary term, and from there panels in 1/u, each twice as
-    long as the one before, go out to r = ``far`` and then to infinity. At order 8 the mass, and the mean of a g that is
-    smooth between 0, 1 and infinity, are right to about 1e-9; a kink of g at r = a elsewhere costs up to 2e-5 a. At
-    most 4096 oscillations are resolved: with a ``scale`` so large that r = 1 lies beyond them, their average is used.
+    oscillation of J_ν², with a panel edge at the target's kink r = 1. Over 16 more oscillations a smooth step replaces
+    J_ν² by its average (J_ν² + Y_ν²) / 2, which leaves no boundary term. From there panels in 1/u, each twice as long
+    as the one before, extend to r = ``far``, and a last one to infinity. At order 8 the mass, and the mean of a g that
+    is smooth between 0, 1 and infinity, have errors of about 1e-9; a kink of g at r = a elsewhere adds up to 2e-5 a. At
+    most 4096 oscillations are resolved: if ``scale`` is so large that r = 1 lies beyond them, their average is used.
 
     Parameters
     ----------
-    d
-        Dimension of the inputs.
-    scale
-        The paper's αβ.
+    d, scale
+        Dimension of the inputs, and the paper's αβ.
     order
-        Nodes of each panel.
+        Number of nodes of each panel.
     bulk
         Radius up to which every oscillation is resolved.
     far
@@ -276,14 +262,14 @@ def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 
 
     fine = min(bulk * c, stop)
     near = np.unique([*_grid(0.0, fine, min(np.pi, c / 16, fine)), *_grid(fine, stop, np.pi), min(c, stop)])
-    u, width = _gauss_legendre(near, order)
+    u, width = gauss_legendre(near, order)
     step = special.betainc(8, 8, np.clip((u - start) / (stop - start), 0, 1))
     average = _average_square(nu, np.maximum(u, start))  # Y_ν overflows far left of ν, where step = 0
     weight = width * d / u * ((1 - step) * special.jv(nu, u) ** 2 + step * average)
 
     doublings = math.ceil(math.log2(max(far * c, 2 * stop) / stop))
     edges = np.unique([0.0, *(1 / (stop * 2.0 ** np.arange(doublings + 1))), 1 / max(c, stop)])
-    s, width = _gauss_legendre(edges, order)  # s = 1/u, du = u² ds
+    s, width = gauss_legendre(edges, order)  # s = 1/u, du = u² ds
     u = np.concatenate([u, 1 / s[::-1]])
     weight = np.concatenate([weight, (width * d / s * _average_square(nu, 1 / s))[::-1]])
 
@@ -298,19 +284,19 @@ def radial_quadrature(d: int, scale: float = 1.0, order: int = 8, bulk: float = 
 
 
 def _grid(start: float, stop: float, width: float) -> np.ndarray:
-    """Edges of equal panels no wider than ``width``."""
+    """Return the edges of equal panels no wider than ``width``."""
     return np.linspace(start, stop, max(1, math.ceil((stop - start) / width)) + 1)
 
 
-def _gauss_legendre(edges: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the Gauss-Legendre rule on each panel between neighbouring edges."""
+def gauss_legendre(edges: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights of the Gauss-Legendre rule on each panel between neighbouring edges."""
     node, weight = np.polynomial.legendre.leggauss(order)
     half = np.diff(edges)[:, None] / 2
     return (edges[:-1, None] + half * (1 + node)).ravel(), (half * weight).ravel()
 
 
 def _average_square(nu: float, u: np.ndarray) -> np.ndarray:
-    """J_ν² without its oscillation: (J_ν² + Y_ν²) / 2, which tends to 1 / (π u)."""
+    """Compute J_ν² without its oscillation: (J_ν² + Y_ν²) / 2, which tends to 1 / (π u)."""
     near = np.minimum(u, _FAR)
     exact = (special.jv(nu, near) ** 2 + special.yv(nu, near) ** 2) / 2
     return np.where(u > _FAR, (1 + (4 * nu**2 - 1) / (8 * u**2)) / (np.pi * u), exact)

@@ -1,4 +1,4 @@
-"""Figure 2: the learner on its task, beside its limit of infinite width, with the stages on an axis of their own."""
+"""Figure 2: training of the learner, its limit of infinite width, and the stages of training on their own axes."""
 
 from typing import Any
 
@@ -10,22 +10,12 @@ from unlazy.lab import Recipe, Times
 from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
 from unlazy.papers._curves import label_axes, plural, titled_canvas
 from unlazy.papers.ren2023 import claims
-from unlazy.papers.ren2023.quantities import (
-    CLIPS,
-    FINITE_STAGES,
-    INFINITE,
-    STAGES,
-    fall_times,
-    label,
-    main_label,
-    plateau_of,
-    stages_of,
-    widths_of,
-)
+from unlazy.papers.ren2023 import quantities as q
+from unlazy.papers.ren2023.quantities import CLIPS, FINITE_STAGES, INFINITE, STAGES, plateau_of
 
-# ``widths`` are values of m_1, first that of the figure, then more to see how errors fall with it; ``above`` is m_2;
-# ``n`` is the number of samples on which the loss is measured, ``many`` that for the figure's width, where gradients
-# are compared, too (eq. 6): with 2048 samples their sampling error is larger than what is claimed.
+# ``widths`` are values of m_1, first that of the figure, then others that show how errors fall with m_1; ``above`` is
+# m_2; ``n`` is the number of samples on which the loss is measured, and ``many`` that for the figure's width, where
+# gradients are compared as well (eq. 6): with 2048 samples their sampling error exceeds the claimed difference.
 _SCALES: dict[Scale, Sizes] = {
     "quick": Sizes(
         d=20, widths=(256, 64, 128, 512), above=32, end=500.0, observed=41, batch=2048, n=2048, many=32768, seeds=2
@@ -44,15 +34,15 @@ _SCALES: dict[Scale, Sizes] = {
 }
 _STEP = 0.5  # of descent
 _SPREAD, _START = 1e-3, 0.1  # σ_2 and σ_r of the figure: the text says "small"
-_TINY = 1e-9  # σ_2 of the stages: the text wants it below d^-7
+_TINY = 1e-9  # σ_2 of the stages: the text requires it to be below d^-7
 _STAGE_END = 2.0
 _SNAPSHOTS = (0.0, 0.9, 1.0, 1.1, 1.4)  # in units of the time of the fall; the last snapshot is at the end
 
 
 def learner(widths: tuple[float, float], d: int, spread: float, bias: float) -> dict[str, Any]:
-    """Return the learner of eq. 1 as a recipe: w_1 on the sphere of radius 1/√d, and clips.
+    """Return the recipe of the learner of eq. 1: w_1 on the sphere of radius 1/√d, and clips.
 
-    R_v1 = d, R_v2 = d³ and R_r2 = 1: the paper's orders with all constants 1.
+    The bounds R_v1 = d, R_v2 = d³ and R_r2 = 1 are the paper's orders with all constants 1.
 
     Parameters
     ----------
@@ -61,7 +51,7 @@ def learner(widths: tuple[float, float], d: int, spread: float, bias: float) -> 
     d
         Dimension of the inputs.
     spread, bias
-        The start of the second layer: w_2 ~ N(0, spread²) and b_2 = bias.
+        Of the second layer at the start: w_2 ~ N(0, spread²) and b_2 = bias.
     """
     return {
         "kind": "mean-field-stack",
@@ -95,79 +85,74 @@ class Training(Panel):
     )
     caption = (
         "Left: L = ½ E(f* - f)² of the learner of eq. 1 along clipped gradient descent (eq. 4) on fresh samples of "
-        "the heavy-tailed law (αβ = 1), measured on other samples, beside the flow at infinite width by quadrature "
-        "over |x|. Dashed lines are the snapshots of the next two axes: f along rays (mean, and range over 32 "
-        "directions) with f̃ dotted, and the neurons (w_2, b_2). Then what the first layer adds to the loss, eq. 6, "
-        "at the end, against m_1. Right: stage 1, which is over long before anything is seen on the left, from a "
-        f"second layer of spread {_TINY:g}; bars show when clips act at infinite width. The paper names d, m_1 and "
-        f"m_2 only; |w_1| = 1/√d (its Appendix C), σ_2 = {_SPREAD:g}, σ_r = {_START:g}, bounds (d, d³, 1), rate "
-        "and batch are our choice. Radii of a batch are stratified. The noise of batches adds to the first layer's "
-        "error, by about 9e-3 over the batch at d = 100, whatever m_1: with this batch, less than the error itself."
+        "the heavy-tailed law (αβ = 1), measured on other samples, and along the flow at infinite width, computed by "
+        "quadrature over |x|. Dashed lines mark the snapshots on the next two axes: f along rays (mean and range over "
+        "32 directions, f̃ dotted), and the neurons (w_2, b_2). Fourth: the first layer's part of the loss (eq. 6) at "
+        "the end, against m_1. Right: stage 1, which ends long before anything is visible on the left, from a second "
+        f"layer of spread {_TINY:g}; bars show when clips are active at infinite width. The paper gives only d, m_1 "
+        f"and m_2; |w_1| = 1/√d (its Appendix C), σ_2 = {_SPREAD:g}, σ_r = {_START:g}, the bounds (d, d³, 1), the rate "
+        "and the batch size are our choice. Radii of a batch are stratified. The noise of batches adds about 9e-3 "
+        "divided by the batch size to the first layer's error at d = 100, for all m_1, which is less than the error."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return the figure's width, its limit, the other widths and the stages."""
         s = _SCALES[scale]
         main, *others = s.widths
-        probes = ["train-loss", "second-layer", "first-layer"]
         samples = {"kind": "spherical", "n": s.n, "d": s.d}
-        sizes = {main: s.many}
         quadrature = {"kind": "spherical-quadrature", "d": s.d}
 
-        def finite(width: int, seeds: int | None) -> Recipe:
-            """Return a finite learner on fresh samples."""
+        def recipe(name: str, width: float, spread: float, *probes: str, **fields: Any) -> Recipe:
+            """Return a recipe with the learner, and the probes of both layers."""
+            fields.setdefault("seeds", seeds or s.seeds)
+            return Recipe(
+                name=f"ren2023 {name}",
+                network=learner((width, s.above), s.d, spread, _START),
+                probes=["train-loss", "second-layer", "first-layer", *probes],
+                **fields,
+            )
+
+        def finite(width: int) -> Recipe:
+            """Return the recipe of a finite learner on fresh samples."""
+            probes = ("limit-distance", "loss-decomposition", "error-by-degree", "radial-profile")
             source = {"kind": "spherical-source", "d": s.d}
-            return Recipe(
-                name=f"ren2023 fig2 m_1 = {width}",
-                data=samples | {"n": sizes.get(width, s.n)},
-                network=learner((width, s.above), s.d, _SPREAD, _START),
-                flow={"kind": "descent", "rate": _STEP, "batch": s.batch, "source": source},
-                times=step_times(s.end, s.observed),
-                probes=[*probes, "limit-distance", "loss-decomposition", "error-by-degree", "radial-profile"],
-                seeds=seeds or s.seeds,
-                dtype="float32",
-            )
+            data = samples | {"n": s.many if width == main else s.n}
+            flow = {"kind": "descent", "rate": _STEP, "batch": s.batch, "source": source}
+            times = step_times(s.end, s.observed)
+            name = f"fig2 m_1 = {width}"
+            return recipe(name, width, _SPREAD, *probes, data=data, flow=flow, times=times, dtype="float32")
 
-        def stages(width: float, data: dict[str, Any], seeds: int | None) -> Recipe:
-            """Return stage 1 from a tiny second layer, observed at times evenly spaced in their logarithm."""
-            return Recipe(
-                name=f"ren2023 stages m_1 = {width:g}",
-                data=data,
-                network=learner((width, s.above), s.d, _TINY, _START),
-                flow={"kind": "runge-kutta", "rtol": 1e-4, "atol": 1e-13},
-                times=Times(end=_STAGE_END, count=81, spacing="log", first=1e-7),
-                probes=[*probes, "clip-activity"],
-                seeds=seeds or s.seeds,
-            )
+        def stages(width: float, **fields: Any) -> Recipe:
+            """Return the recipe of stage 1 from a tiny second layer, at logarithmically spaced times."""
+            flow = {"kind": "runge-kutta", "rtol": 1e-4, "atol": 1e-13}
+            times = Times(end=_STAGE_END, count=81, spacing="log", first=1e-7)
+            return recipe(f"stages m_1 = {width:g}", width, _TINY, "clip-activity", flow=flow, times=times, **fields)
 
-        limit = Recipe(  # from the same second layer
-            name="ren2023 fig2 infinite width",
+        limit = recipe(  # from the same second layer
+            "fig2 infinite width",
+            float("inf"),
+            _SPREAD,
+            "radial-profile",
             data=quadrature,
-            network=learner((float("inf"), s.above), s.d, _SPREAD, _START),
             flow={"kind": "runge-kutta", "rtol": 1e-8, "atol": 1e-11},  # δ_2 is a thousandth of w_2 at the end
             times=step_times(s.end, 4 * (s.observed - 1) + 1),
-            probes=[*probes, "radial-profile"],
-            seeds=seeds or s.seeds,
         )
         return {
-            label(main): finite(main, seeds),
+            q.label(main): finite(main),
             INFINITE: limit,
-            **{label(width): finite(width, seeds) for width in others},
-            STAGES: stages(float("inf"), quadrature | {"far": 1e16}, seeds),
-            FINITE_STAGES: stages(main, samples | {"n": s.n // 2, "tail": 0.5}, 1),
+            **{q.label(width): finite(width) for width in others},
+            STAGES: stages(float("inf"), data=quadrature | {"far": 1e16}),
+            FINITE_STAGES: stages(main, data=samples | {"n": s.n // 2, "tail": 0.5}, seeds=1),
         }
 
     def claims(self, results: Results) -> list[Claim]:
-        """The claims of `unlazy.papers.ren2023.claims`."""
         return claims.figure_claims(results)
 
     def draw(self, results: Results) -> Figure:
-        """Loss, shape, neurons, errors and stages in a row."""
-        main, limit = results[main_label(results)], results[INFINITE]
+        main, limit = results[q.main_label(results)], results[INFINITE]
         figure, axes = titled_canvas(f"ren2023, d = {option(main, 'data.d')}", 5, 17.0, 3.4)
-        band(axes[0], main["time"].values, main["train-loss"].values, 0, main_label(results))
+        band(axes[0], main["time"].values, main["train-loss"].values, 0, q.main_label(results))
         band(axes[0], limit["time"].values, limit["train-loss"].values, 1, INFINITE)
-        times, fall = main["time"].values, fall_times(main, plateau_of(limit))
+        times, fall = main["time"].values, q.fall_times(main, plateau_of(limit))
         fall = fall[np.isfinite(fall)]
         wanted = [share * float(np.median(fall)) for share in _SNAPSHOTS if fall.size] + [times[-1]]
         shots = sorted({int(np.argmin(np.abs(times - one))) for one in wanted if one <= times[-1]})
@@ -200,7 +185,7 @@ def _draw_shapes(shape: Axes, neurons: Axes, run: xr.Dataset, shots: list[int]) 
 
 def _draw_widths(axes: Axes, runs: Results) -> None:
     """Draw the error and the loss at the end against m_1."""
-    known = sorted(widths_of(runs).items())
+    known = sorted(q.widths_of(runs).items())
     for index, (what, title) in enumerate((("loss-decomposition.error", "(w̄_2²/2) E(F̃ - F)²"), ("train-loss", "loss"))):
         ends = [float(np.median(runs[name][what].values[:, -1])) for _, name in known]
         axes.plot([m for m, _ in known], ends, marker="o", color=ORDERED[index], linestyle=DASHES[index], label=title)
@@ -219,7 +204,7 @@ def _draw_stages(axes: Axes, runs: Results) -> None:
         for what, dash in (("weight", 0), ("spread", 2)):
             curve = np.abs(run[f"second-layer.{what}"].values[:, later])
             band(axes, times, curve, index, f"{'|w̄_2|' if what == 'weight' else 'δ_2'}, {name}", dash=dash)
-    for one in stages_of(runs[STAGES])[0][:3]:
+    for one in q.stages_of(runs[STAGES])[0][:3]:
         axes.axvline(one, color="0.6", linestyle="--", linewidth=0.7)
     run = runs[STAGES]
     for place, clip in enumerate(CLIPS):  # bars at the foot of the axes: when each clip acts at infinite width

@@ -1,4 +1,4 @@
-"""Beyond the paper: the two limits of Theorem 1, in training, as the number of channels M grows."""
+"""Beyond the paper: the two ratios of Theorem 1 in training, as the number of channels M grows."""
 
 from typing import NamedTuple
 
@@ -15,9 +15,7 @@ from unlazy.papers.zhou2023.condensation import STAND_IN, flow_recipe, pictures_
 from unlazy.papers.zhou2023.theorems import least_effective_time, limits
 
 _GAMMA = 4.5  # -log ε² / log M: large, so that T_eff > 0 at widths that can be run; any γ > 1 has the same limits
-_CHANCE = 5.0  # standard deviations, of the order of M^-1/2, that the draw of M channels may be off
-
-
+_CHANCE = 5.0  # standard deviations, of the order of M^-1/2, by which a draw of M channels may be off
 _SCALES: dict[Scale, Sizes] = {
     "quick": Sizes(n=20, channels=(64, 256, 1024)),
     "paper": Sizes(n=100, channels=(64, 256, 1024, 4096)),
@@ -25,7 +23,7 @@ _SCALES: dict[Scale, Sizes] = {
 
 
 class Ratios(NamedTuple):
-    """Left sides of eq. 14 and 15 at T_eff, and what they are as M grows at that time; one value per seed."""
+    """Left sides of eq. 14 and 15 at T_eff, and their limits as M → ∞ at the same time; one value per seed."""
 
     end: np.ndarray  # λ_1 T_eff
     change: np.ndarray
@@ -36,12 +34,12 @@ class Ratios(NamedTuple):
 
     @property
     def least(self) -> float:
-        """Eq. 13 for λ_1 T_eff with η_0 = (γ - 1)/100, the strictest."""
+        """The lower bound of λ_1 T_eff in eq. 13, with the strictest η_0 = (γ - 1)/100."""
         return least_effective_time(1.0, float(self.channels) ** (-_GAMMA / 2), self.channels, (_GAMMA - 1) / 100)
 
     @property
     def off(self) -> np.ndarray:
-        """The larger relative distance of their squares from those of the limits, in units of what chance allows."""
+        """The larger of both relative errors of the squared ratios, divided by the error that chance allows."""
         both = [(self.change, self.change_limit), (self.aligned, self.aligned_limit)]
         distances = [np.abs(seen**2 - limit**2) / np.maximum(limit**2, 1e-12) for seen, limit in both]
         return np.max(distances, axis=0) / (_CHANCE * np.sqrt(2 / self.channels))
@@ -67,15 +65,13 @@ class AgainstWidth(Panel):
     caption = (
         "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = M^(-γ/2), "
         f"γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and 15 in training "
-        "(dots), and what they are then for infinitely many channels (lines). Pixels lie in [-1, 1], so that none is "
-        f"zero on MNIST, as Assumption 2 asks; the targets of class 0 are zero, against its strict reading. {STAND_IN}."
+        "(dots), and their limits for infinitely many channels at the same time (lines). Pixels lie in [-1, 1], so "
+        "that none is zero on MNIST, as Assumption 2 requires; read strictly, it also excludes the targets of class 0, "
+        f"which are zero. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Every M, each to the T_eff (eq. 54) of its own networks, which are drawn for that.
-
-        Pixels lie in [-1, 1], where MNIST has no zero (Assumption 2).
-        """
+        """Return a run for each M, up to the T_eff (eq. 54) of its own networks, which are drawn to compute it."""
         found = {}
         for m in _SCALES[scale].channels:
             epsilon = float(m) ** (-_GAMMA / 2)
@@ -93,12 +89,11 @@ class AgainstWidth(Panel):
         return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """Both ratios grow with M, as they should, and T_eff is above its bound."""
         found = {label: measure(run) for label, run in results.items()}
         return [
             Claim(
-                text="λ_1 T_eff, the relative change of the weights and their alignment with v_1 there grow from "
-                "each M to the next",
+                text="λ_1 T_eff, and the relative change of the weights and their alignment with v_1 at T_eff, grow "
+                "from each M to the next",
                 paper="Theorem 1: as M grows the first ratio tends to infinity and the second to 1",
                 measured=listed(found, lambda one: f"λ_1 T_eff {one.end.mean():.2f}, {_in_words(one)}"),
                 judged=together(
@@ -107,36 +102,34 @@ class AgainstWidth(Panel):
                 ),
             ),
             Claim(
-                text="both ratios are those of infinitely many channels at the same time, up to five standard "
-                "deviations of a draw of M channels (squares off by at most 5 √(2/M) of themselves), for each seed",
+                text="both ratios agree with those of infinitely many channels at the same time, up to five standard "
+                "deviations of a draw of M channels (relative errors of the squares at most 5 √(2/M)), for each seed",
                 paper="eq. 14 and 15",
                 measured="; ".join(
-                    f"{label}: {_in_words(one)}, of {one.change_limit.mean():.3g} and {one.aligned_limit.mean():.4f}; "
-                    f"off by up to {one.off.max():.2g} of what is allowed"
+                    f"{label}: {_in_words(one)}, limits {one.change_limit.mean():.3g} and "
+                    f"{one.aligned_limit.mean():.4f}; errors up to {one.off.max():.2g} of what is allowed"
                     for label, one in found.items()
                 ),
                 judged=together(at_most(one.off, 1.0) for one in found.values()),
             ),
             Claim(
-                text="T_eff of eq. 54, of the linear flow, is above eq. 13's asymptotic bound at each M already, with "
-                "its strictest η_0 = (γ - 1)/100: λ_1 T_eff > log ¼ + (γ - 1)(¼ - 1/100) log M",
+                text="T_eff of the linear flow (eq. 54) exceeds the asymptotic bound of eq. 13 at every M, with the "
+                "strictest η_0 = (γ - 1)/100: λ_1 T_eff > log ¼ + (γ - 1)(¼ - 1/100) log M",
                 paper="eq. 13, for M large enough",
-                measured=listed(found, lambda one: f"{min_max(one.end)}, at least {one.least:.2f}"),
+                measured=listed(found, lambda one: f"{min_max(one.end)}, bound {one.least:.2f}"),
                 judged=together(at_least(one.end, one.least) for one in found.values()),
             ),
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Both ratios against M."""
         found = [measure(run) for run in results.values()]
         widths = [one.channels for one in found]
         figure, axes = titled_canvas(f"Theorem 1 of zhou2023 at T_eff, {pictures_shown(results)}", 2, 8.6, 3.6)
         titles = {"change": "|θ_W(T) - θ_W(0)| / |θ_W(0)|", "aligned": "|θ_W,v₁(T)| / |θ_W(T)|"}
         for one, (what, title) in zip(axes, titles.items(), strict=True):
-            one.plot(
-                widths, [getattr(each, f"{what}_limit").mean() for each in found], "-", color=ORDERED[1], label="M → ∞"
-            )
-            one.plot(widths, [getattr(each, what).mean() for each in found], "o", color=ORDERED[2], label="in training")
+            for colour, line, name, label in ((1, "-", f"{what}_limit", "M → ∞"), (2, "o", what, "in training")):
+                means = [getattr(each, name).mean() for each in found]
+                one.plot(widths, means, line, color=ORDERED[colour], label=label)
             one.set(xscale="log", xlabel="M")
             one.set_title(title, fontsize=9)
         axes[0].set_yscale("log")

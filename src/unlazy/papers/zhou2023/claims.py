@@ -1,5 +1,6 @@
-"""What is measured on kernels, seed by seed, and the claims that figures share."""
+"""Measurements of kernels, seed by seed, and the claims that figures share."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -12,21 +13,21 @@ from unlazy.papers.outcomes import at_least, near, together, undecided
 from unlazy.papers.zhou2023.condensation import fall, kernels, layers_of, predictions
 from unlazy.probes import chance, clusters, condensed, living
 
-NEAR = 0.95  # |cos| above which two kernels have one direction (18 degrees), as in `unlazy.probes.condensation`
-NEARLY_ALL = 0.9  # share of the kernels that the paper's "nearly all kernels are condensed" asks for at least
-SPREAD = 0.05  # share of pairs below which a layer has not condensed: kernels of 3 x 3 start at 3e-5
-DEAD = 0.1  # a kernel shorter than this share of the longest was left behind by its ReLU
-PREDICTED = 0.05  # how far the share of kernels along the vector of ones may be from that of eq. 44
+NEAR = 0.95  # |cos| above which two kernels have the same direction (18 degrees), as in `unlazy.probes.condensation`
+NEARLY_ALL = 0.9  # how we read the paper's "nearly all kernels are condensed"
+SPREAD = 0.05  # share of pairs below which a layer has not condensed; for kernels of 3 x 3 it is 3e-5 at the start
+DEAD = 0.1  # kernels shorter than this share of the longest count as dead: their ReLU is inactive
+PREDICTED = 0.05  # allowed distance of the share of kernels along the vector of ones from that of eq. 44
 
 _clusters = jax.jit(clusters, static_argnames=("threshold", "signed"))
 _condensed = jax.jit(condensed, static_argnames=("threshold", "floor"))
 
 
 class Observed(NamedTuple):
-    """What is measured on the kernels of a layer at one time, one value per seed."""
+    """Measurements of the kernels of a layer at one time, one value per seed."""
 
     pairs: np.ndarray  # share with |cos| > 0.95
-    opposite: np.ndarray  # share of these that point apart
+    opposite: np.ndarray  # share of these that have opposite directions
     lines: np.ndarray  # number of effective directions
     gathered: np.ndarray  # share of living kernels in the largest clusters
     alive: np.ndarray
@@ -43,7 +44,7 @@ def observe(run: xr.Dataset, layer: str, when: int | np.ndarray = -1, lines: int
 
 
 def _shares(vectors: np.ndarray, floor: float = 0.0) -> np.ndarray:
-    """Shares of the living vectors along each line, to |cos| > 0.95, the largest first."""
+    """Compute the share of living vectors along each line, to |cos| > 0.95, in decreasing order."""
     alive = living(jnp.asarray(vectors), floor)
     found = _clusters(jnp.asarray(vectors), threshold=NEAR, alive=alive)
     follows = (np.asarray(alive) > 0) & (np.abs(found.cosine) >= NEAR)
@@ -52,17 +53,17 @@ def _shares(vectors: np.ndarray, floor: float = 0.0) -> np.ndarray:
 
 
 def gathered(vectors: np.ndarray, lines: int = 1, floor: float = 0.0) -> float:
-    """Share of the living vectors that lie along the ``lines`` lines with most followers, to |cos| > 0.95."""
+    """Compute the share of living vectors along the ``lines`` lines with most vectors, to |cos| > 0.95."""
     return float(_shares(vectors, floor)[:lines].sum())
 
 
 def followed(vectors: np.ndarray) -> int:
-    """Count the lines that several vectors follow: at least two of them, and 5 % of all."""
+    """Count the lines along which at least two vectors and 5 % of all lie."""
     return int(np.sum(_shares(vectors) >= max(SPREAD, 2 / len(vectors)) - 1e-9))
 
 
 def percent(values: np.ndarray, digits: int = 1) -> str:
-    """Write the smallest and the largest share over seeds, or the one share."""
+    """Write the smallest and the largest share over seeds, or one number if they are equal."""
     low, high = (f"{value:.{digits}%}" for value in (np.min(values), np.max(values)))
     return low if low == high else f"{low} to {high}"
 
@@ -78,22 +79,20 @@ def condense(
     results: Results,
     lines: dict[str, int],
     paper: str,
-    when: int = -1,
     floors: dict[str, float] | None = None,
     weaker: bool = False,
 ) -> Claim:
-    """Nearly all kernels of every layer of the runs named lie along so many lines."""
+    """Claim that nearly all kernels of every layer of some runs lie along at most the given numbers of lines."""
     found: dict[str, tuple[Observed, Observed]] = {}
     for name, most in lines.items():
         for layer in layers_of(results[name]):
-            before, now = (observe(results[name], layer, at, most, (floors or {}).get(name, 0.0)) for at in (0, when))
+            before, now = (observe(results[name], layer, at, most, (floors or {}).get(name, 0.0)) for at in (0, -1))
             found[f"{name} {layer}"] = (before, now)
     most = ", ".join(f"{name}: {count}" for name, count in lines.items())
-    left_out = f"; kernels of {', '.join(floors)} shorter than {DEAD:.0%} of the longest left out" if floors else ""
+    left_out = f"; without kernels of {', '.join(floors)} shorter than {DEAD:.0%} of the longest" if floors else ""
     return Claim(
-        text=f"at least {NEARLY_ALL:.0%} of the kernels of each layer lie along few lines to |cos| > {NEAR:g} (at most "
-        f"{most}{left_out}); measured are also the share of pairs with |cos| > {NEAR:g} and the number of lines there "
-        "are",
+        text=f"at least {NEARLY_ALL:.0%} of the kernels of each layer lie along few lines, to |cos| > {NEAR:g} (at "
+        f"most {most}{left_out}); the share of pairs with |cos| > {NEAR:g} and the number of lines are also given",
         paper=paper,
         measured="; ".join(
             f"{name}: {percent(now.gathered)} ({in_words(now)}; at the start {before.pairs.mean():.2g} of pairs)"
@@ -105,13 +104,13 @@ def condense(
 
 
 def pairs_of_directions(run: xr.Dataset, wanted: dict[str, int], paper: str) -> Claim:
-    """Nearly all kernels lie along as many lines as the paper sees in each layer, no more and no fewer."""
+    """Claim that nearly all kernels of each layer lie along exactly the number of lines that the paper reports."""
     counts = {layer: np.array([followed(one) for one in kernels(run, layer)]) for layer in wanted}
     shares = {layer: observe(run, layer, lines=most).gathered for layer, most in wanted.items()}
     return Claim(
-        text=f"at least {NEARLY_ALL:.0%} of the kernels lie along exactly so many lines (pairs of opposite "
-        f"directions): {', '.join(f'{layer}: {count}' for layer, count in wanted.items())}; a line is followed by at "
-        f"least two kernels and {SPREAD:.0%} of all, to |cos| > {NEAR:g}",
+        text=f"at least {NEARLY_ALL:.0%} of the kernels lie along exactly these numbers of lines (pairs of opposite "
+        f"directions): {', '.join(f'{layer}: {count}' for layer, count in wanted.items())}; at least two kernels and "
+        f"{SPREAD:.0%} of all make a line, to |cos| > {NEAR:g}",
         paper=paper,
         measured="; ".join(
             f"{layer}: lines by seed {', '.join(map(str, counts[layer]))}, {percent(shares[layer])} of kernels along "
@@ -126,14 +125,12 @@ def pairs_of_directions(run: xr.Dataset, wanted: dict[str, int], paper: str) -> 
     )
 
 
-def two_signs(results: Results, names: tuple[str, ...], paper: str, when: int = -1) -> Claim:
-    """Cosines are two-valued: of pairs along one line, many point apart."""
-    shares = {
-        f"{name} {layer}": observe(results[name], layer, when) for name in names for layer in layers_of(results[name])
-    }
+def two_signs(results: Results, name: str, paper: str) -> Claim:
+    """Claim that both directions of a line occur: many pairs along one line have opposite directions."""
+    shares = {f"{name} {layer}": observe(results[name], layer) for layer in layers_of(results[name])}
     return Claim(
-        text="both opposite directions occur in every layer: among pairs along one line, at least 10% point apart (50% "
-        "if signs are fair coins, 18% if nine in ten agree)",
+        text="both opposite directions occur in every layer: at least 10% of the pairs along one line have opposite "
+        "directions (50% if signs are independent and fair, 18% if nine in ten agree)",
         paper=paper,
         measured="; ".join(
             f"{name}: {percent(seen.opposite)} of {percent(seen.pairs)}" for name, seen in shares.items()
@@ -143,18 +140,18 @@ def two_signs(results: Results, names: tuple[str, ...], paper: str, when: int = 
 
 
 def by_input(run: xr.Dataset, when: int = -1) -> np.ndarray:
-    """Kernels of the first convolution by input channel: (seeds, inputs, outputs, m²)."""
+    """Return the kernels of the first convolution by input channel: (seeds, inputs, outputs, m²)."""
     seen = kernels(run, "conv1", when)
     return np.swapaxes(seen.reshape(len(seen), option(run, "network.channels.0"), -1, seen.shape[2]), 1, 2)
 
 
 def one_sign(results: Results, name: str, paper: str) -> Claim:
-    """All kernels of one input channel point the same way."""
+    """Claim that all kernels of one input channel have the same direction."""
     every = by_input(results[name])
     unit = every / np.linalg.norm(every, axis=3, keepdims=True)
     least = np.einsum("siad,sibd->siab", unit, unit).min(axis=(2, 3))
     return Claim(
-        text=f"{name}: kernels of one input channel have one sign: the smallest cosine of any two is above {NEAR:g}",
+        text=f"{name}: all kernels of one input channel have the same sign: any two have a cosine above {NEAR:g}",
         paper=paper,
         measured=f"smallest cosine by input channel: {', '.join(f'{value:.4f}' for value in least.min(axis=0))}",
         judged=at_least(least.min(axis=1), NEAR),
@@ -166,19 +163,19 @@ def _cosines_with_ones(every: np.ndarray) -> np.ndarray:
 
 
 def to_ones(run: xr.Dataset, when: int = -1) -> np.ndarray:
-    """Cosine of every kernel of the first convolution with the vector of ones: (seeds, inputs, outputs)."""
+    """Compute the cosine of every first-layer kernel with the vector of ones: (seeds, inputs, outputs)."""
     return _cosines_with_ones(by_input(run, when))
 
 
 def predicted_to_ones(run: xr.Dataset) -> np.ndarray:
-    """What eq. 44 predicts for `to_ones` at the last time of a run, from its images and initial weights."""
+    """Predict `to_ones` at the last time of a run by eq. 44, from its images and initial weights."""
     t, inputs = float(run["time"].values[-1]), by_input(run).shape[1]
     every = [found.at(t)[0][:, :-1] for found in predictions(recipe_of(run))]
     return _cosines_with_ones(np.swapaxes(np.stack([one.reshape(len(one), inputs, -1) for one in every]), 1, 2))
 
 
 def along_ones(results: Results, name: str, paper: str) -> list[Claim]:
-    """Kernels lie along the vector of ones, in either sense: all of them, nearly all, and as eq. 44 predicts."""
+    """Claim that kernels lie along ± the vector of ones: all of them, nearly all, and as many as eq. 44 predicts."""
     cosines, predicted = (np.abs(one) for one in (to_ones(results[name]), predicted_to_ones(results[name])))
     seen, expected = (np.mean(one > NEAR, axis=(1, 2)) for one in (cosines, predicted))
     start = np.median(np.abs(to_ones(results[name], 0)))
@@ -186,54 +183,49 @@ def along_ones(results: Results, name: str, paper: str) -> list[Claim]:
         f"{percent(seen)} of kernels; median |cos| {np.median(cosines):.4f} (at the start {start:.2f}), by input "
         f"channel {', '.join(f'{value:.4f}' for value in np.median(cosines, axis=(0, 2)))}"
     )
+    every = Claim(
+        text=f"the direction is the vector of ones: every kernel has |cos| > {NEAR:g} with it",
+        paper=paper,
+        measured=measured,
+        judged=at_least(seen, 1.0),
+    )
+    nearly = f"the direction is the vector of ones: at least {NEARLY_ALL:.0%} of kernels have |cos| > {NEAR:g} with it"
     return [
-        Claim(
-            text=f"the direction is the vector of ones: each kernel has |cos| > {NEAR:g} with it",
-            paper=paper,
-            measured=measured,
-            judged=at_least(seen, 1.0),
-        ),
-        Claim(
-            text=f"the direction is the vector of ones: {NEARLY_ALL:.0%} of kernels or more have |cos| > {NEAR:g} with "
-            "it",
-            paper=paper,
-            measured=measured,
-            judged=at_least(seen, NEARLY_ALL),
-            weaker=True,
-        ),
+        every,
+        replace(every, text=nearly, judged=at_least(seen, NEARLY_ALL), weaker=True),
         Claim(
             text=f"as many kernels have |cos| > {NEAR:g} with the vector of ones as eq. 44 predicts from the same "
             f"images and initial weights, to {PREDICTED:.0%} of all kernels in each draw",
             paper="Proposition 1 (eq. 44); the paper does not compare single draws",
-            measured="by draw, predicted and seen: "
+            measured="predicted and observed, by draw: "
             + ", ".join(f"{a:.1%} and {b:.1%}" for a, b in zip(expected, seen, strict=True)),
             judged=near(seen - expected, 0.0, PREDICTED),
         ),
     ]
 
 
-def control(results: Results, small: str, standard: str, when: int = -1) -> Claim:
-    """From a standard start kernels do not condense at an equal relative decrease of the loss, seed by seed."""
-    reached, falls = fall(results[small])[:, when], fall(results[standard])
+def control(small: xr.Dataset, standard: xr.Dataset) -> Claim:
+    """Claim that from a standard initialisation kernels do not condense at an equal relative decrease of the loss."""
+    reached, falls = fall(small)[:, -1], fall(standard)
     enough = falls >= reached[:, None]
     at = np.where(enough.any(axis=1), np.argmax(enough, axis=1), falls.shape[1] - 1)
-    layers = layers_of(results[small])
-    ours = {layer: observe(results[small], layer, when).pairs for layer in layers}
-    theirs = {layer: observe(results[standard], layer, at).pairs for layer in layers}
-    size = kernels(results[small], layers[0]).shape[2]
+    layers = layers_of(small)
+    ours = {layer: observe(small, layer).pairs for layer in layers}
+    theirs = {layer: observe(standard, layer, at).pairs for layer in layers}
+    size = kernels(small, layers[0]).shape[2]
     if not (enough.any(axis=1).all() and np.all(reached > 0)):
-        judged = undecided("there is no equal decrease of the loss to compare at")
+        judged = undecided("there is no equal decrease of the loss at which to compare")
     else:
         spread = [at_least(1 - theirs[layer], 1 - SPREAD) for layer in layers]
         judged = together([*spread, *(at_least(ours[layer], SPREAD) for layer in layers)])
     there = np.take_along_axis(falls, at[:, None], axis=1)
     return Claim(
-        text="the same network from a standard start (Glorot) does not condense: at an equal relative decrease of the "
-        f"loss at most {SPREAD:.0%} of pairs have |cos| > {NEAR:g} in any layer (by chance {chance(size, NEAR):.0e}) "
-        "and more do from small weights in all",
+        text="the same network from a standard initialisation (Glorot) does not condense: at an equal relative "
+        f"decrease of the loss at most {SPREAD:.0%} of pairs have |cos| > {NEAR:g} in any layer (by chance "
+        f"{chance(size, NEAR):.0e}), and more than that from small weights in every layer",
         paper="the paper has no such control",
-        measured=f"loss fallen by {np.median(reached):.2e} from small weights, by {np.median(there):.2e} from the "
-        "standard start; pairs: "
+        measured=f"relative decrease of the loss {np.median(reached):.2e} from small weights, {np.median(there):.2e} "
+        "from the standard initialisation; pairs: "
         + "; ".join(f"{layer} {percent(ours[layer])} against {percent(theirs[layer], 2)}" for layer in layers),
         judged=judged,
     )

@@ -1,4 +1,4 @@
-"""Condensation of kernels: images, networks that start from small weights, predictions, and heat maps."""
+"""What the panels on the condensation of kernels share: images, networks with small weights, predictions, drawings."""
 
 import functools
 import json
@@ -13,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 from unlazy.data import at_hand, images
-from unlazy.figures import band
 from unlazy.lab import Recipe, instantiate, parse
 from unlazy.papers._base import Axes, Figure, Panel, Results, Scale, option, values
 from unlazy.papers._curves import label_axes, titled_canvas
@@ -31,16 +30,22 @@ START = (
     "Convolutions start from N(0, s²) with s = ((c_in + c_out) m²/2)^-γ, linear layers from N(0, 1e-4²), biases like "
     "the weights of their layer"
 )
-STANDARD = "gamma = 1/2 in all layers, which is Glorot's"
-STAND_IN = (
-    "At quick scale digits of scikit-learn, enlarged to as many pixels, take the place of images that are not available"
-)
+STANDARD = "γ = 1/2 in all layers, which is Glorot's initialisation"
+STAND_IN = "At quick scale the digits of scikit-learn, enlarged to the same size, replace images that are not available"
+
+
+def cosines_between(kernels: str, cosines: str = "Cosines") -> str:
+    """Describe a heat map, for captions."""
+    return (
+        f"{cosines} between {kernels}, one for each pair of an input and an output channel, ordered by cluster: yellow "
+        "for the same, purple for the opposite direction."
+    )
 
 
 def pictures_of(
     pictures: Pictures, scale: Scale, n: int, targets: str = "number", pixels: str | None = None
 ) -> dict[str, Any]:
-    """Images as a recipe has them: the real ones at paper scale and where they are on this machine, else digits."""
+    """Return the data of a recipe: the paper's images at paper scale or where they are available, else digits."""
     if pictures == "mnist":
         here = all(at_hand(file) for file in images.MNIST_FILES)
     else:
@@ -55,16 +60,8 @@ def flow_recipe(
 ) -> Recipe:
     """Return the recipe of a two-layer network along the gradient flow, on the same data for all seeds.
 
-    Parameters
-    ----------
-    name, data, seeds
-        Of the recipe.
-    network
-        Number of channels, size of the kernels, and ε: all weights start from N(0, ε²).
-    tolerance
-        Of the flow.
-    fields
-        Other fields of the recipe. Without ``times`` it is observed at the start only.
+    ``network`` is the number of channels, the size of the kernels, and ε: all weights start from N(0, ε²). ``fields``
+    are other fields of the recipe; without ``times`` the run is observed at the start only.
     """
     channels, kernel, epsilon = network
     fields.setdefault("times", [0.0])
@@ -81,7 +78,7 @@ def flow_recipe(
 
 @dataclass(frozen=True)
 class Training:
-    """One network, and how it is trained: by Adam, or by gradient descent of a small rate, that is, gradient flow."""
+    """A network and its training: by Adam, or by gradient descent with a small rate, that is, gradient flow."""
 
     pictures: Pictures
     n: int
@@ -95,10 +92,10 @@ class Training:
     dense: int | None = None
     adam: bool = True
     optimiser: Any = "adam"  # as a recipe has it
-    standard: bool = False  # the control: from a standard start
+    standard: bool = False  # the control: from a standard initialisation
 
     def recipe(self, name: str, scale: Scale, seeds: int | None) -> Recipe:
-        """Return the recipe; data depend on the seed only, so activations and starts see the same images."""
+        """Return the recipe; data depend on the seed only, so that all activations and controls get the same images."""
         classes = self.loss != SQUARED
         network: dict[str, Any] = {
             "kind": "conv-net",
@@ -138,29 +135,29 @@ class TrainingPanel(Panel):
 
 
 def layers_of(run: xr.Dataset) -> list[str]:
-    """Names of the convolutions of a stored run: conv1, conv2, ..."""
+    """Return the names of the convolutions of a stored run: conv1, conv2, ..."""
     return [f"conv{layer}" for layer in range(1, len(option(run, "network.channels")) + 1)]
 
 
 def kernels(run: xr.Dataset, layer: str, when: int | np.ndarray = -1) -> np.ndarray:
-    """Kernels of a layer at one of the times, or at one for each seed, seed by seed: (seeds, kernels, m²)."""
+    """Return the kernels of a layer at one time, or at one time for each seed: (seeds, kernels, m²)."""
     every = run[f"input-weights.{layer}-kernels"].values
     return every[np.arange(len(every)), when]
 
 
 def pictures_shown(results: Results) -> str:
-    """What the runs were made on, in words."""
+    """Name the images of the runs."""
     return NAMES[values(results, "data.kind")[0]]
 
 
 def clock(run: xr.Dataset) -> tuple[np.ndarray, str]:
-    """Times of a stored run and their name: steps of Adam, or t of the flow."""
+    """Return the times of a stored run and their name: steps of Adam, or t of the flow."""
     rate = option(run, "flow.rate", None)
     return (run["time"].values, "t") if rate is None else (np.rint(run["time"].values / rate), "step")
 
 
 def fall(run: xr.Dataset) -> np.ndarray:
-    """Relative decrease of the loss since the start: (seeds, times)."""
+    """Compute the relative decrease of the loss since the start: (seeds, times)."""
     loss = run["train-loss"].values
     return 1 - loss / loss[:, :1]
 
@@ -176,16 +173,13 @@ def _predictions(written: str) -> tuple[Prediction, ...]:
     return tuple(predict(network, data, made.flow.loss) for network, data in zip(made.networks, made.data, strict=True))
 
 
-_SHOWN = 256  # kernels in a heat map: more are finer than a page
+_SHOWN = 256  # kernels in a heat map: more would be too fine for a page
 
 _order = jax.jit(cluster_order)
 
 
 def heat(axes: Axes, run: xr.Dataset, layer: str, title: str) -> Any:
-    """Draw D(u, v) of a layer's kernels (first seed): yellow the same direction, purple the opposite one.
-
-    Clusters are next to each other; of many kernels as many are drawn as a page can show.
-    """
+    """Draw the cosines D(u, v) between a layer's kernels, ordered by cluster, for the first seed."""
     vectors = kernels(run, layer)[0]
     order = np.asarray(_order(jnp.asarray(vectors)))
     some = order[np.unique(np.linspace(0, len(order) - 1, min(_SHOWN, len(order))).round().astype(int))]
@@ -197,15 +191,8 @@ def heat(axes: Axes, run: xr.Dataset, layer: str, title: str) -> Any:
 
 
 def heat_maps(maps: Sequence[tuple[xr.Dataset, str, str]], title: str) -> Figure:
-    """Draw a row of heat maps, one for each run, layer and title, with one scale."""
+    """Draw a row of heat maps, one for each run, layer and title, with a common colour bar."""
     figure, axes = titled_canvas(title, len(maps), 11.0, 3.9)
     pictures = [heat(one, *given) for one, given in zip(axes, maps, strict=True)]
     figure.colorbar(pictures[-1], ax=axes, shrink=0.8)
     return figure
-
-
-def losses(axes: Axes, run: xr.Dataset, title: str) -> None:
-    """Draw the training loss along the run."""
-    times, name = clock(run)
-    band(axes, times, run["train-loss"].values, 1, title, dash=0)
-    label_axes(axes, name, title)

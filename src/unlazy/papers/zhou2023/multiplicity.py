@@ -1,10 +1,10 @@
-"""Beyond the paper: in how many directions weights condense, with activations of multiplicity 1, 2 and 3.
+"""Beyond the paper: the number of directions into which weights condense, for activations of multiplicity 1 to 3.
 
 With multiplicity p, small weights follow a' = T[w, ..., w] and w' = a p T[w, ..., w, ·] with a tensor T of the data.
-For p = 1 this is linear, and all neurons grow at one rate. For p ≥ 2 each neuron escapes at a time of its own that
-depends on its start: along gradient flow the few that come first end the initial stage, and the others have not moved.
-Adam moves all of them, but by its rate in each coordinate, so that the first directions are vectors of signs: with one
-input (w, b) ∝ (±1, ±1), two lines whatever p is.
+For p = 1 this is linear, and all neurons grow at the same rate. For p ≥ 2 each neuron escapes at its own time, which
+depends on its initial weights: along gradient flow the few that are first end the initial stage, and the others have
+not moved. Adam moves all of them, but by its rate in each coordinate, so that the first directions are vectors of
+signs: with one input (w, b) ∝ (±1, ±1), two lines for every p.
 """
 
 import dataclasses
@@ -31,12 +31,12 @@ from unlazy.papers.zhou2023.condensation import SQUARED, STAND_IN, STANDARD, STA
 _HERE = "unlazy.papers.zhou2023.multiplicity"
 _ACTIVATIONS = {1: "tanh", 2: "xtanh", 3: f"{_HERE}:x2tanh"}
 _WORDS = {1: "tanh", 2: "x tanh", 3: "x² tanh"}
-_SCALES: dict[Scale, Sizes] = {  # of kernels as figure 10 has them for tanh, at both scales
+_SCALES: dict[Scale, Sizes] = {  # the kernels are those of figure 10 with tanh
     "quick": Sizes(n=60, channels=16, rate=2.5e-5, steps=40, gamma=2.25, seeds=5),
     "paper": Sizes(n=500, channels=32, rate=5e-6, steps=200, gamma=2.0, seeds=20),
 }
 # Of the dense networks with one input. At ε = 5e-3 and rate 5e-4 the loss with p = 1 had fallen to that of the best
-# straight line before neurons turned: the initial stage asks for weights whose outputs stay far below the targets.
+# straight line before neurons turned: in the initial stage outputs must stay far below the targets.
 _WIDTH, _SAMPLES, _EPSILON = 100, 80, 1e-4
 _RATE, _STEPS = 1e-5, 200  # of Adam
 _LENGTH, _LONG = 2e-4, 3000  # of steps of unit length
@@ -53,24 +53,16 @@ _BEFORE = (
 
 
 def x2tanh(h: Array) -> Array:
-    """σ(h) = h² tanh h, of multiplicity 3.
-
-    Parameters
-    ----------
-    h
-        Pre-activations.
-    """
+    """Compute σ(h) = h² tanh h, an activation of multiplicity 3."""
     return h * h * jnp.tanh(h)
 
 
 class UnitSteps(Optimiser):
-    """g / |g|: gradient flow in arc length, which needs as many steps from any size of the gradient."""
+    """The direction g / |g|: gradient flow in arc length, whose number of steps does not depend on the size of g."""
 
     registered = False
 
     def transform(self) -> optax.GradientTransformation:
-        """Divide by the length of the whole gradient."""
-
         def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
             length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(updates)))
             return jax.tree.map(lambda leaf: leaf / length, updates), state
@@ -80,7 +72,7 @@ class UnitSteps(Optimiser):
 
 def _dense(p: int, label: str, seeds: int) -> Recipe:
     """Return the recipe of dense networks with one input and biases, on random labels."""
-    network: dict[str, Any] = {
+    network = {
         "kind": "two-layer",
         "width": _WIDTH,
         "activation": _ACTIVATIONS[p],
@@ -114,14 +106,9 @@ def _kernels(p: int, scale: Scale, standard: bool, seeds: int) -> Recipe:
 
 
 def shown(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(w_j, b_j) of dense networks, (seeds, neurons, 2), and the decrease of the loss, where the initial stage ends.
+    """Return (w_j, b_j), (seeds, neurons, 2), and the decrease of the loss, at the end of the initial stage.
 
-    That is the last time at which the loss of a seed has fallen by less than 1 %.
-
-    Parameters
-    ----------
-    run
-        A stored run with one input.
+    That is the last time at which the loss of a seed has fallen by less than 1 %. The run is one with one input.
     """
     falls = c.fall(run)
     early = np.cumprod(falls < _FALLEN, axis=1).astype(bool)
@@ -130,13 +117,7 @@ def shown(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def along_signs(vectors: np.ndarray) -> float:
-    """Share of the vectors with |cos| > 0.95 to the vector of their signs.
-
-    Parameters
-    ----------
-    vectors
-        One vector per row.
-    """
+    """Compute the share of vectors (rows) with |cos| > 0.95 to the vector of their signs."""
     lengths = np.sqrt(vectors.shape[1]) * np.linalg.norm(vectors, axis=1)
     return float(np.mean(np.abs(vectors).sum(axis=1) / lengths > check.NEAR))
 
@@ -154,17 +135,16 @@ class Multiplicity(Panel):
         ),
     )
     caption = (
-        "tanh, x tanh and x² tanh have multiplicity p = 1, 2 and 3 (Definition 1). Above and in the middle: angles of "
-        f"(w, b), up to their sign, and lengths of {_WIDTH} neurons with one input on {_SAMPLES} samples with random "
-        f"labels, from N(0, {_EPSILON:g}²), first draw: along gradient flow (in arc length, by steps of "
+        "tanh, x tanh and x² tanh have multiplicity p = 1, 2 and 3 (Definition 1). Top and middle: angles (up to sign) "
+        f"and lengths of (w, b) of {_WIDTH} neurons with one input, drawn from N(0, {_EPSILON:g}²) and trained on "
+        f"{_SAMPLES} samples with random labels, first draw: along gradient flow (in arc length, by steps of "
         f"{_LENGTH:g}) at the last observation before the loss has fallen by {_FALLEN:.0%}, and after {_STEPS} steps "
         f"of Adam at rate {_RATE:g}; dotted lines are the directions of signs. Sizes were chosen after trial runs. "
-        "Below: cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
+        "Bottom: cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
         f"{START}. The controls start from {STANDARD}. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """For each multiplicity dense networks by both methods, kernels, and kernels from a standard start."""
         found = {}
         for p in _ACTIVATIONS:
             for label in (_FLOW, _SIGNS):
@@ -174,7 +154,6 @@ class Multiplicity(Panel):
         return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """At most p lines of neurons with one input, and of kernels; p lines are reached."""
         runs = {label: {p: results[f"{label} p={p}"] for p in _ACTIVATIONS} for label in (_FLOW, _SIGNS, _KERNELS)}
         dense = {label: {p: shown(run) for p, run in runs[label].items()} for label in (_FLOW, _SIGNS)}
         kernels = {p: (c.kernels(run, "conv1"), c.fall(run)[:, -1]) for p, run in runs[_KERNELS].items()}
@@ -183,22 +162,18 @@ class Multiplicity(Panel):
             _few("neurons with one input, along gradient flow", dense[_FLOW]),
             _few("neurons with one input, by Adam", dense[_SIGNS], signs=True),
             Claim(
-                text="the bound is reached: of the draws with one input by Adam some have p lines for each p; a line "
-                f"is followed by at least two neurons and {check.SPREAD:.0%} of all, to |cos| > {check.NEAR:g}",
+                text="the bound is attained: for each p some draws with one input, by Adam, have p lines; at least two "
+                f"neurons and {check.SPREAD:.0%} of all make a line, to |cos| > {check.NEAR:g}",
                 paper=_BEFORE,
                 measured="; ".join(f"p = {p}: lines by draw {', '.join(map(str, each))}" for p, each in counts.items()),
                 judged=together(certain(max(each) == p, "largest number of lines") for p, each in counts.items()),
                 hindsight=True,
             ),
             _few("kernels, by Adam", kernels),
-            *(
-                check.control({"a": results[f"{_KERNELS} p={p}"], "b": results[f"{_STANDARD} p={p}"]}, "a", "b")
-                for p in _ACTIVATIONS
-            ),
+            *(check.control(results[f"{_KERNELS} p={p}"], results[f"{_STANDARD} p={p}"]) for p in _ACTIVATIONS),
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Angles and lengths of neurons above, cosines of kernels below."""
         images, pictures = c.NAMES[option(results[f"{_KERNELS} p=1"], "data.kind")], []
         figure, axes = titled_canvas(
             f"Condensed directions and multiplicity; kernels on {images}", 3, 11.0, 9.5, rows=3
@@ -225,10 +200,10 @@ def _angles(axes: Axes, vectors: np.ndarray) -> None:
 
 
 def _few(what: str, found: dict[int, tuple[np.ndarray, np.ndarray]], signs: bool = False) -> Claim:
-    """Nearly all vectors lie along at most as many lines as the multiplicity.
+    """Claim that nearly all vectors lie along at most as many lines as the multiplicity.
 
-    Sizes and the constant of Adam were changed after a first run; the claim was not. Two lines of signs are no evidence
-    for p ≥ 2.
+    Sizes and the constant of Adam were changed after a first run, but not the claim. Two lines of signs are not
+    evidence for p ≥ 2.
     """
     shares = {p: np.array([check.gathered(one, p) for one in each]) for p, (each, _) in found.items()}
     counts = {p: [check.followed(one) for one in each] for p, (each, _) in found.items()}
@@ -236,13 +211,13 @@ def _few(what: str, found: dict[int, tuple[np.ndarray, np.ndarray]], signs: bool
 
     def judged(p: int) -> Judgement:
         if signs and p > 1 and by_signs[p] >= check.NEARLY_ALL:
-            return vacuous("neurons lie along vectors of signs, which are two lines whatever p is")
+            return vacuous("neurons lie along vectors of signs, which are two lines for every p")
         return at_least(shares[p], check.NEARLY_ALL)
 
     return Claim(
         text=f"{what}: at least {check.NEARLY_ALL:.0%} lie along at most p lines (2p directions), to |cos| > "
-        f"{check.NEAR:g}, for p = 1, 2 and 3; measured are also the number of lines, the share along vectors of signs "
-        "and the decrease of the loss",
+        f"{check.NEAR:g}, for p = 1, 2 and 3; the number of lines, the share along vectors of signs and the decrease "
+        "of the loss are also given",
         paper=_BEFORE,
         measured="; ".join(
             f"p = {p}: {check.percent(share)} along {p}, lines by draw {', '.join(map(str, counts[p]))}, "

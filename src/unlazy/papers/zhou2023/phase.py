@@ -1,6 +1,7 @@
-"""Beyond the paper: where networks are lazy and where they condense, over the size of the start and the width."""
+"""Beyond the paper: where networks are lazy and where they condense, over the initial size and the width."""
 
 import functools
+import itertools
 import json
 import math
 from typing import NamedTuple
@@ -24,49 +25,31 @@ _SCALES: dict[Scale, Sizes] = {
     "paper": Sizes(n=100, gammas=_GAMMAS, widths=(16, 64, 256, 1024)),
 }
 _KERNEL = 5
-_MOST = 0.5  # the share of pairs from which on a network is drawn as condensed
-_HALF = 0.5  # the share by which the loss of each network has fallen when it is observed
-# Times in units of the time that one direction alone would need: fine around it, then on. Below γ = 1 networks start
-# from large outputs, which they have to unlearn first.
+_MOST = 0.5  # share of pairs above which a network is drawn as condensed
+_HALF = 0.5  # relative decrease of the loss at which each network is observed
+# Times in units of the time that one direction alone would need: dense around it, then sparse. Below γ = 1 networks
+# start with large outputs, which they have to unlearn first.
 _GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
 _LATE = (6.0, 10.0, 20.0, 40.0, 80.0)
 
 
 def needed(largest: float, power: float, channels: int, epsilon: float) -> float:
-    """Time in which one direction alone grows to the size of the targets.
+    """Compute the time in which outputs along one direction alone grow to the size of the targets.
 
     With x_β = <θ_W,β, v_1> and y_β = <θ_a,β, u_1>, Σ_β x_β y_β = M ε² sinh 2λ_1 t on average (eq. 44), and the outputs
-    have the size of the targets where it is mean(y²) / λ_1. It is log-like from small weights, and like 1/(M ε²), the
-    time of a kernel machine, from large ones.
+    have the size of the targets when it is mean(y²) / λ_1. The time is logarithmic in small weights, and proportional
+    to 1/(M ε²), as for a kernel machine, for large ones.
     """
     return math.asinh(power / largest / (channels * epsilon**2)) / (2 * largest)
 
 
 def expected(gamma: float) -> float:
-    """Exponent of M in the relative change of the weights once outputs have the size of the targets.
+    """Return the exponent of M in the relative change of the weights once outputs have the size of the targets.
 
-    In the linear flow M ε² sinh 2λ_1 t is then a constant, and M ε² = M^(1 - γ). From large weights the change is like
-    λ_1 t, that is M^(γ - 1), and from small ones like e^(λ_1 t), that is M^((γ - 1)/2).
+    In the linear flow M ε² sinh 2λ_1 t is then a constant, and M ε² = M^(1 - γ). For large weights the change is of
+    order λ_1 t, that is M^(γ - 1), and for small ones of order e^(λ_1 t), that is M^((γ - 1)/2).
     """
     return gamma - 1 if gamma < 1 else (gamma - 1) / 2
-
-
-def _recipe(scale: Scale, gamma: float, channels: int, seeds: int | None) -> Recipe:
-    """Return the recipe of one point of the map: all weights from N(0, ε²) with ε = M^(-γ/2)."""
-    epsilon = float(channels) ** (-gamma / 2)
-    data = c.pictures_of("mnist", scale, _SCALES[scale].n)
-    largest, power = _strength(Recipe(data=data, network="conv-net", times=[0.0]).json(), _KERNEL)
-    unit = needed(largest, power, channels, epsilon)
-    return c.flow_recipe(
-        f"phase γ={gamma:g} M={channels}",
-        data,
-        (channels, _KERNEL, epsilon),
-        seeds,
-        tolerance=1e-3,
-        times=[float(unit * share) for share in ((*_GRID, *_LATE) if gamma < 1 else _GRID)],
-        probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],
-        dtype="float32",
-    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -77,7 +60,7 @@ def _strength(written: str, kernel: int) -> tuple[float, float]:
 
 
 class Point(NamedTuple):
-    """What is measured on one network when its loss has halved, one value per seed."""
+    """Measurements of one network when its loss has halved, one value per seed."""
 
     pairs: np.ndarray  # share of pairs of kernels with |cos| > 0.95
     change: np.ndarray  # |θ_W - θ_W(0)| / |θ_W(0)|
@@ -85,7 +68,7 @@ class Point(NamedTuple):
 
 
 def measure(run: xr.Dataset) -> Point:
-    """Measure where the loss of each seed has halved, at the end if it never does."""
+    """Measure a run when the loss of each seed has halved, or at the end if it never does."""
     enough = c.fall(run) >= _HALF
     at = np.where(enough.any(axis=1), np.argmax(enough, axis=1), enough.shape[1] - 1)
     weights = run["input-weights.conv1"].values
@@ -121,18 +104,32 @@ class PhaseMap(Panel):
         "Two-layer tanh networks with kernels of 5 x 5 on class numbers, all weights from N(0, ε²) with ε = "
         "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
         f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
-        "γ > 1. The dashed line is γ = 1; black lines are a share of one half and a change of 1. In the linear flow "
-        "the change depends on M^(γ - 1) mean(y²)/λ_1 alone, and kernels condense where that is large. "
+        "γ > 1. The dashed line is γ = 1; black lines mark a share of one half and a change of 1. In the linear flow "
+        "the change depends only on M^(γ - 1) mean(y²)/λ_1, and kernels condense where that is large. "
         f"{STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Every point, at times that depend on the images, which are drawn for that."""
-        sizes = _SCALES[scale]
-        return {f"γ={gamma:g} M={m}": _recipe(scale, gamma, m, seeds) for gamma in sizes.gammas for m in sizes.widths}
+        """Return a run for each point, at times that depend on the images, which are drawn to compute them."""
+        found, sizes = {}, _SCALES[scale]
+        data = c.pictures_of("mnist", scale, sizes.n)
+        largest, power = _strength(Recipe(data=data, network="conv-net", times=[0.0]).json(), _KERNEL)
+        for gamma, m in itertools.product(sizes.gammas, sizes.widths):
+            epsilon = float(m) ** (-gamma / 2)
+            unit = needed(largest, power, m, epsilon)
+            found[f"γ={gamma:g} M={m}"] = c.flow_recipe(
+                f"phase γ={gamma:g} M={m}",
+                data,
+                (m, _KERNEL, epsilon),
+                seeds,
+                tolerance=1e-3,
+                times=[float(unit * share) for share in ((*_GRID, *_LATE) if gamma < 1 else _GRID)],
+                probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],
+                dtype="float32",
+            )
+        return found
 
     def claims(self, results: Results) -> list[Claim]:
-        """The boundary lies at γ = 1; kernels condense beyond it only."""
         gammas, widths, found = _map(results)
         halved = all(one.halved for one in found.values())
         changes = {gamma: np.stack([found[gamma, m].change for m in widths], axis=1) for gamma in gammas}
@@ -142,8 +139,8 @@ class PhaseMap(Panel):
         not_there = undecided("not every loss has halved")
         return [
             Claim(
-                text="the relative change of the weights falls with M for every γ < 1 and grows with M for every γ > 1 "
-                "(exponent p of a fit M^p for each seed), when all losses have halved",
+                text="when all losses have halved, the relative change of the weights falls with M for every γ < 1 and "
+                "grows with M for every γ > 1 (exponent p of a fit M^p for each seed)",
                 paper="the relative change as the width approaches infinity is 0 in the linear regime and infinite in "
                 "the condensed one (section 2); Theorem 1 asks for γ > 1",
                 measured=", ".join(
@@ -155,9 +152,8 @@ class PhaseMap(Panel):
                 else not_there,
             ),
             Claim(
-                text=f"kernels condense far beyond that line only: at most {SPREAD:.0%} of pairs have |cos| > "
-                f"{NEAR:g} for γ up to 1 at every M, and at the largest γ more with every M, at least "
-                f"{NEARLY_ALL:.0%} at the largest",
+                text=f"kernels condense only far beyond γ = 1: for γ <= 1 at most {SPREAD:.0%} of pairs have |cos| > "
+                f"{NEAR:g} at every M, and at the largest γ the share grows with M, to at least {NEARLY_ALL:.0%}",
                 paper="condensation is a frequent occurrence in the non-linear regime",
                 measured="; ".join(f"γ={gamma:g}: {', '.join(map(percent, shares))}" for gamma, shares in pairs.items())
                 + f" (M = {', '.join(map(str, widths))})",
@@ -174,7 +170,6 @@ class PhaseMap(Panel):
         ]
 
     def draw(self, results: Results) -> Figure:
-        """Two maps, γ across and M up."""
         gammas, widths, found = _map(results)
         figure, axes = titled_canvas(f"Lazy and condensed, {c.pictures_shown(results)}", 2, 9.4, 3.8)
         x, y = Axis("γ = -log ε² / log M", gammas), Axis("M", widths)

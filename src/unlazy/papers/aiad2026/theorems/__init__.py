@@ -5,7 +5,7 @@ channels move (eq. 10, 16), `one_spike` and `two_spikes` the consequences on one
 Theorem 3.1), `span` what frozen features span (Theorem C.1), `limit_point` where training may come to rest (Theorem
 2.2), `forward` bounds on layers (Lemmas D.1, E.2 and F.1), and `width` the distance of finite networks from the limit
 (Theorem 2.3, Corollary G.1; `unlazy.theory.coupling` measures the rates). `setting` holds what the theorems have in
-common, `problems` the runs on which they are tried.
+common, `problems` the runs on which they are checked.
 """
 
 from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove, KernelBumps, channel_speed

@@ -10,7 +10,7 @@ from unlazy.flows import Trajectory, velocity
 from unlazy.networks import Block, MeanFieldStack, Samples, split_trained
 from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems import problems
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, driven, from_start, integrated, is_driven
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, driven, from_start, integrated, is_driven, largest
 from unlazy.probes import Probe
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
 from unlazy.theory.hypotheses import gradient_flow, rounding
@@ -21,20 +21,19 @@ _COARSE = 1e-3  # an integral over time with a larger error, as a share of the m
 class _OnFixedFeatures(Theorem[Setting]):
     """What eq. 10 implies for any stack whose first block trains its amplitudes on fixed features."""
 
-    # An infinitely wide first block, whose kernel is known in closed form; and features that are trained too.
-    example: ClassVar[Example] = Example(problems.few_points)
-    counterexample: ClassVar[Example] = Example(problems.few_points, first=24, train="wa")
+    example: ClassVar[Example] = Example(problems.few_points)  # an infinite first block: its kernel has a closed form
+    counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require fixed features in the first block."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         return driven(run)
 
 
 class ChannelsMove(_OnFixedFeatures):
     """Eq. 10: ∂_t f_k(x) = -Σ_p π_p d_p B_k(x_p) K_μ0(x, x_p), at both ends of the run.
 
-    The left side is the velocity of all parameters, pushed forward to the channels; the right side needs no parameter
-    of the first block. With the general signals B_k = ∂f/∂f_k it holds at any depth and width and for any loss.
+    The left side is the velocity of all parameters, pushed forward to the channels; the right side does not involve
+    the parameters of the first block. With the general signals B_k = ∂f/∂f_k it holds at any depth and width and for
+    any loss.
     """
 
     key: ClassVar[str] = "aiad2026/eq-10"
@@ -42,11 +41,10 @@ class ChannelsMove(_OnFixedFeatures):
     statement: ClassVar[str] = "Channels move by kernel bumps on the data, as high as residual times signal."
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare both sides at the start and at the end."""
         run, x = setting.run, np.asarray(setting.run.data.points(), float)
         speeds = [channel_speed(network, run) for network in setting.ends]
         expected = [-setting.kernel(x) @ _force(network, run) for network in setting.ends]
-        off, size = float(np.max(np.abs(np.subtract(speeds, expected)))), float(np.max(np.abs(expected)))
+        off, size = largest(np.subtract(speeds, expected)), largest(expected)
         # Rounding in sums over neurons and points; the features of an infinite block are roots of its kernel.
         kernel = np.linalg.eigvalsh(setting.kernel(x, x))
         spread = 1.0 if isinstance(setting.first, Block) else kernel[-1] / max(kernel[0], 1e-12 * kernel[-1])
@@ -57,7 +55,7 @@ class ChannelsMove(_OnFixedFeatures):
 
 
 def channel_speed(network: MeanFieldStack, run: Trajectory) -> np.ndarray:
-    """Compute ∂_t f_k at all points of the run's data, with all parameters moving as in the flow: (points, D).
+    """Compute ∂_t f_k at all points of the run's data, while all parameters move as in the flow: (points, D).
 
     Parameters
     ----------
@@ -88,7 +86,7 @@ class KernelBumps(_OnFixedFeatures):
     """Eq. 16: f_k(t, x) = f_k(0, x) - Σ_p Γ_kp(t) K_μ0(x, x_p), with Γ_kp(t) = ∫ π_p d_p B_kp ds (eq. 15).
 
     It is checked at every time and at all training and test points. Γ is integrated from the observed residuals and
-    signals, independently of the flow's own state. π_p is in eq. 15 and missing from the Γ of section 3.2; `numbers`
+    signals, independently of the flow's own state. Eq. 15 has the factor π_p, the Γ of section 3.2 lacks it; `numbers`
     has the error of that version.
     """
 
@@ -98,26 +96,23 @@ class KernelBumps(_OnFixedFeatures):
     probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(),)
     knows = staticmethod(is_driven)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require fixed features, gradient flow, and observations close enough together to integrate them."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         setting = yield from driven(run)
         yield gradient_flow(run)
         yield (whole := from_start(run))
-        if setting is not None and whole.met and setting.observed:
+        if whole.met and setting.observed:
             gamma, error = setting.gamma
-            moved, what = float(np.max(np.abs(gamma))), "observations close enough for an integral over time"
+            moved, what = largest(gamma), "observations close enough in time to integrate them"
             yield Hypothesis(what, error <= _COARSE * moved, error, moved)
         return setting
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare both sides at every time and point."""
         (channels, signals, slope), (gamma, error) = setting.drive, setting.gamma
         kernel = setting.kernel(np.asarray(setting.run.data.points(), float))
         bumps = np.einsum("xp,tpk->txk", kernel, gamma)
-        off = float(np.max(np.abs(channels - channels[:1] + bumps)))
-        moved, total = float(np.max(np.abs(bumps))), float(np.abs(kernel).sum(axis=1).max())
-        size = float(np.max(np.abs(channels))) + total * float(np.max(np.abs(gamma)))
-        slack = setting.precision * size + total * error
+        off, moved = largest(channels - channels[:1] + bumps), largest(bumps)
+        total = float(np.abs(kernel).sum(axis=1).max())
+        slack = setting.precision * (largest(channels) + total * largest(gamma)) + total * error
         numbers = {
             "largest difference": off,
             "slack": slack,
@@ -127,6 +122,6 @@ class KernelBumps(_OnFixedFeatures):
         if slope.ndim == 2:
             printed, _ = integrated(setting.run.times, np.einsum("tpk,tp->tpk", signals, slope / setting.shares))
             wrong = channels - channels[:1] + np.einsum("xp,tpk->txk", kernel, printed)
-            numbers["largest difference without pi, as printed in section 3.2"] = float(np.max(np.abs(wrong)))
+            numbers["largest difference without pi, as printed in section 3.2"] = largest(wrong)
         why = f"Channels move by up to {moved:.3g}; eq. 16 is off by {off:.2g}, and the run is accurate to {slack:.2g}."
         return Finding.judge(off <= slack, why, slack / max(off, 1e-300), numbers, vacuous=moved <= slack)

@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Array
 
 from unlazy.flows import Trajectory
-from unlazy.networks import Block, MeanFieldStack, Network
+from unlazy.networks import Block
 from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting
-from unlazy.papers.aiad2026.theorems.width import Finite, finite, is_finite
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest, moment
+from unlazy.papers.aiad2026.theorems.width import Finite, finite, is_finite, is_finite_stack
 from unlazy.probes import Probe, TrainedNeurons
-from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, require
 from unlazy.theory.coupling import neurons_of
 from unlazy.theory.hypotheses import observed_later, rounding
 
@@ -24,46 +24,19 @@ _WEAK = 1e3  # a bound that exceeds what it bounds by this factor says nothing
 _MOMENTS = 1.0, 2.0, 50.0  # those that the norms of Appendix D.2 use
 
 
-def is_finite_stack(network: Network) -> bool:
-    """Return whether it is the paper's network of any depth, with finite blocks that train amplitudes only."""
-    if not (isinstance(network, MeanFieldStack) and common.is_random_features(network) and network.depth > 1):
-        return False
-    return all(isinstance(block, Block) and block.train == "a" for block in network.restore().blocks)
-
-
 class Layer(NamedTuple):
-    """H of one layer along a run, and what bounds its change.
+    """H of one layer along a run, and what bounds its change."""
 
-    Attributes
-    ----------
-    hidden, values
-        H and φ(H) at the training points: (times, neurons, n) each.
-    changes
-        max_k E|w_k - w_k(0)| at every time; zeros at the start.
-    weight
-        max_k E|w_k(0)|.
-    mixing
-        |L|_∞,1, the largest sum of mixing entries of a neuron.
-    lipschitz
-        Lipschitz constant of φ.
-    """
-
-    hidden: np.ndarray
-    values: np.ndarray
-    changes: np.ndarray
-    weight: float
-    mixing: float
-    lipschitz: float
+    hidden: np.ndarray  # H at the training points: (times, neurons, n)
+    values: np.ndarray  # φ(H)
+    changes: np.ndarray  # max_k E|w_k - w_k(0)| at every time
+    weight: float  # max_k E|w_k(0)|
+    mixing: float  # |L|_∞,1, the largest sum of mixing entries of a neuron
+    lipschitz: float  # Lipschitz constant of φ
 
 
 def layers(setting: Setting) -> list[Layer]:
-    """Evaluate all layers of a run at every time.
-
-    Parameters
-    ----------
-    setting
-        A run of a finite stack that was observed with `TrainedNeurons`.
-    """
+    """Evaluate all layers at every time of a run of a finite stack that was observed with `TrainedNeurons`."""
     blocks = [cast(Block, block) for block in setting.network.blocks]
     rows = [neurons_of(setting.run)[f"block-{level + 1}"] for level in range(len(blocks))]
     dtype = setting.run.data.x.dtype
@@ -92,7 +65,7 @@ def layers(setting: Setting) -> list[Layer]:
 
 
 class ForwardLipschitz(Theorem[Setting]):
-    """Lemma D.1: how far H_l of every layer l >= 2 moves, between the first time and every other.
+    """Lemma D.1: how far H_l of every layer l >= 2 moves from the first time to each later one.
 
     |H_2(W') - H_2(W'')| <= K |L|_∞,1 max_k E|w_1' - w_1''|, and for l >= 3
     |H_l(W') - H_l(W'')| <= |L|_∞,1 max_k (K E|w' - w''| + ℓ E|w''| B), with w and φ of layer l - 1 and B the bound for
@@ -105,26 +78,24 @@ class ForwardLipschitz(Theorem[Setting]):
     source: ClassVar[str] = f"{AUTHORS}, Lemma D.1"
     statement: ClassVar[str] = "Neurons of all layers move no further than the weights below allow."
     example: ClassVar[Example] = Example(problems.deeper)
-    counterexample: ClassVar[Example] = Example(problems.few_points, first=24, train="wa")  # features are trained too
+    counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
     probes: ClassVar[tuple[Probe, ...]] = (TrainedNeurons(),)
     knows = staticmethod(is_finite_stack)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require finite blocks that train their amplitudes only."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         what = "two or more blocks of finite width that train their amplitudes only"
-        setting = yield from common.reading(run, Setting, what, is_finite_stack(run.start))
+        yield from require(Hypothesis(what, is_finite_stack(run.start)))
         yield observed_later(run)
-        return setting
+        return Setting(run)
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare both sides at every later time, for every layer, neuron and point."""
         found = layers(setting)
         numbers, margins, moves, holds = {}, [], [], True
         allowed = np.zeros(len(setting.run.times))
         for level, (below, here) in enumerate(itertools.pairwise(found), start=2):
             top = np.abs(below.values).max(axis=(1, 2))
             allowed = here.mixing * (top * below.changes + below.lipschitz * below.weight * allowed)
-            slack = 1e3 * rounding(setting.run) * float(np.abs(here.hidden).max())
+            slack = 1e3 * rounding(setting.run) * largest(here.hidden)
             moved, outputs = (np.abs(one - one[:1]).max(axis=(1, 2)) for one in (here.hidden, here.values))
             holds &= bool(np.all(moved <= allowed + slack) and np.all(outputs <= here.lipschitz * allowed + slack))
             clear = moved > 10 * slack
@@ -143,10 +114,6 @@ class ForwardLipschitz(Theorem[Setting]):
         return Finding.judge(holds, why, min(margins), numbers, vacuous=len(weak) == len(margins))
 
 
-def _largest(values: object) -> float:
-    return float(np.max(np.abs(np.asarray(values, float))))
-
-
 class ForwardBound(Theorem[Finite]):
     """Lemmas E.2 and F.1: sup |H_2| <= |L|_∞,1 max_k sup |f_k| and sup |f_k| <= K E[sup |w_1|], suprema over time.
 
@@ -158,45 +125,35 @@ class ForwardBound(Theorem[Finite]):
     source: ClassVar[str] = f"{AUTHORS}, Lemmas E.2 and F.1"
     statement: ClassVar[str] = "Second-layer pre-activations are bounded by mixing entries times first-layer weights."
     example: ClassVar[Example] = Example(problems.few_points, first=24)
-    counterexample: ClassVar[Example] = Example(problems.few_points, first=24, train="wa")  # features are trained too
+    counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
     probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(), TrainedNeurons())
     knows = staticmethod(is_finite)
 
-    def read(self, run: Trajectory) -> Reading[Finite | None]:
-        """Require the paper's three layers, of finite width, without offsets or biases above the first."""
+    def read(self, run: Trajectory) -> Reading[Finite]:
         setting = yield from finite(run)
-        if setting is not None:
-            yield common.without_offsets(run)
-            bias = setting.second.b
-            yield Hypothesis("no biases in the second block", bias is None or not np.any(np.asarray(bias)))
-            yield observed_later(run)
+        yield common.without_offsets(run)
+        yield common.without_biases(setting.second)
+        yield observed_later(run)
         return setting
 
     def conclude(self, setting: Finite) -> Finding:
-        """Compare all of them along the whole run."""
         data = setting.run.data
         channels, mixing = setting.drive.channels[:, : data.n], setting.mixing
-        weights, features = neurons_of(setting.run)["block-1"], _largest(setting.first.column(data.x.T))
+        weights, features = neurons_of(setting.run)["block-1"], largest(setting.first.column(data.x.T))
         along = np.max(np.abs(channels @ mixing.T), axis=(0, 2))  # of each point
         hidden, ever = float(along.max()), np.max(np.abs(weights), axis=0)
-        norm, largest = float(np.abs(mixing).sum(axis=1).max()), np.max(np.abs(channels), axis=(0, 1))
+        norm, reached = float(np.abs(mixing).sum(axis=1).max()), np.max(np.abs(channels), axis=(0, 1))
         below = features * ever.mean(axis=0)
-        by_channels, by_weights = norm * float(largest.max()), norm * float(below.max())
+        by_channels, by_weights = norm * float(reached.max()), norm * float(below.max())
         slack = 1e3 * rounding(setting.run)
         moments = [
-            norm * features * float(_moment(ever, m).max()) / max(float(_moment(along[:, None], m)[0]), 1e-300)
+            norm * features * float(moment(ever, m).max()) / max(float(moment(along[:, None], m)[0]), 1e-300)
             for m in _MOMENTS
         ]
-        holds = hidden <= by_channels * (1 + slack) and bool(np.all(largest <= below * (1 + slack)))
+        holds = hidden <= by_channels * (1 + slack) and bool(np.all(reached <= below * (1 + slack)))
         holds &= min(moments) >= 1 - slack
-        margin = min(by_channels / max(hidden, 1e-300), float(np.min(below / np.maximum(largest, 1e-300)))) + slack
+        margin = min(by_channels / max(hidden, 1e-300), float(np.min(below / np.maximum(reached, 1e-300)))) + slack
         numbers = {"sup |H_2|": hidden, "by channels": by_channels, "by weights": by_weights}
         numbers |= {f"margin of the moment m = {m:g}": one for m, one in zip(_MOMENTS, moments, strict=True)}
         why = f"|H_2| reaches {hidden:.3g}; channels allow {by_channels:.3g}, weights {by_weights:.3g}."
         return Finding.judge(holds, why, margin, numbers, vacuous=hidden == 0)
-
-
-def _moment(values: np.ndarray, order: float) -> np.ndarray:
-    """Compute E[|v|^m]^(1/m) of each column, in units that cannot overflow."""
-    size = max(_largest(values), 1e-300)
-    return size * np.mean(np.abs(values / size) ** order, axis=0) ** (1 / order)

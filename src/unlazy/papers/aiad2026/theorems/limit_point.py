@@ -1,7 +1,7 @@
-"""Theorem 2.2: where training comes to rest, the loss is least. Assumptions C.1 to C.6, one by one."""
+"""Theorem 2.2: where training comes to rest, the loss is minimal. Assumptions C.1 to C.6, one by one."""
 
 import math
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,13 +12,13 @@ from unlazy.flows import Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import Block, Network
 from unlazy.papers.aiad2026.theorems import problems
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, random_features
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest, random_features
 from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
 from unlazy.theory.hypotheses import gradient_flow, observed_later, rounding
 
 _FADED = 1e-6  # signals below this share of what they are without cancellation count as zero
-_ALWAYS = "always so on a run, which has finitely many numbers"
+_ALWAYS = "always true on a run, which has finitely many numbers"
 
 
 def subgaussian(values: np.ndarray, moments: int = 64) -> float:
@@ -40,15 +40,7 @@ def subgaussian(values: np.ndarray, moments: int = 64) -> float:
 
 
 def loss_speed(network: Network, run: Trajectory) -> float:
-    """Compute -dL/dt = g·Θ g with g = dL/df: the squared gradient norm, in the metric of the flow.
-
-    Parameters
-    ----------
-    network
-        The network at some time.
-    run
-        A run with its data and loss.
-    """
+    """Compute -dL/dt = g·Θ g with g = dL/df on the data of a run: the squared gradient norm, in the flow's metric."""
     slope = np.asarray(run.loss.slope(network(run.data.x), run.data.y, run.data.weight), float)
     kernel = np.asarray(network.tangent_kernel(run.data.x, run.data.x), float)
     return max(0.0, float(slope @ kernel @ slope))
@@ -58,11 +50,6 @@ def without_cancellation(setting: Setting) -> float:
     """Compute an upper bound on |B| = (Σ_k B_k²)^½ at the end: sup|φ'| E[|L_k| |w_2|] for two blocks.
 
     Signals that are much smaller vanish by cancellation. With more blocks the bound is applied from the top down.
-
-    Parameters
-    ----------
-    setting
-        A run of the paper's network.
     """
     bound = np.ones(1)
     for block in reversed(setting.ends[-1].restore().blocks[1:]):
@@ -72,76 +59,44 @@ def without_cancellation(setting: Setting) -> float:
     return float(np.linalg.norm(bound))
 
 
-class Distinct(NamedTuple):
-    """The distinct points of a data set, in which one x may have several labels.
+def distinct(setting: Setting) -> tuple[np.ndarray, np.ndarray, float]:
+    """Merge training samples with the same x, which may have different labels.
 
-    Attributes
-    ----------
-    samples
-        The index of one sample of each point.
-    shares
-        π_p, summed over the samples of a point.
-    noise
-        The loss that remains when the output at every point is the mean of its labels.
-    """
-
-    samples: np.ndarray
-    shares: np.ndarray
-    noise: float
-
-
-def distinct(setting: Setting) -> Distinct:
-    """Merge samples that have the same x.
-
-    Parameters
-    ----------
-    setting
-        A run of the paper's network.
+    Return the index of one sample of each distinct point, the sums of π_p over the samples of each, and the loss that
+    remains when the output at every point is the mean of its labels.
     """
     _, index, point = np.unique(setting.x, axis=0, return_index=True, return_inverse=True)
     if index.size == len(setting.x):
-        return Distinct(np.arange(index.size), setting.shares, 0.0)
+        return np.arange(index.size), setting.shares, 0.0
     point, run, y = point.ravel(), setting.run, np.asarray(setting.run.data.y, float)
     shares = np.bincount(point, setting.shares)
     means = np.bincount(point, setting.shares * y) / np.maximum(shares, 1e-300)
     best = jnp.asarray(means[point], run.data.y.dtype)
-    return Distinct(index, shares, float(run.loss(best, run.data.y, run.data.weight)))
+    return index, shares, float(run.loss(best, run.data.y, run.data.weight))
 
 
 class LimitPoint(NamedTuple):
-    """What Theorem 2.2 takes from a run that has come to rest.
-
-    Attributes
-    ----------
-    base
-        The run.
-    smallest
-        The smallest eigenvalue of K(X, X).
-    before
-        The loss at the start.
-    speed, signals
-        -dL/dt, and |B(x_p)| = (Σ_k B_k²)^½ at every distinct training point, at the end.
-    points
-        The distinct training points.
-    """
+    """What Theorem 2.2 takes from a run that has come to rest."""
 
     base: Setting
-    smallest: float
-    before: float
-    speed: float
-    signals: np.ndarray
-    points: Distinct
+    smallest: float  # the smallest eigenvalue of K(X, X)
+    before: float  # the loss at the start
+    speed: float  # -dL/dt at the end
+    signals: np.ndarray  # |B(x_p)| = (Σ_k B_k²)^½ at every distinct training point, at the end
+    shares: np.ndarray  # π_p of these points
+    noise: float  # the loss that no function of x avoids
 
 
 def _assumptions(setting: Setting, tolerance: float) -> Reading[LimitPoint]:
-    """Check C.1 to C.6 in this order, as far as a run on finitely many points allows, and one more that is missing."""
-    run, first, rest, points = setting.run, setting.first, setting.above, distinct(setting)
-    x = setting.x[points.samples]
+    """Check C.1 to C.6 in this order, as far as a run on finitely many points allows, and one that the paper lacks."""
+    run, first, rest = setting.run, setting.first, setting.above
+    samples, shares, noise = distinct(setting)
+    x = setting.x[samples]
     lipschitz = max(block.activation.lipschitz for block in (first, *rest))
     yield Hypothesis("C.1: activations are Lipschitz", math.isfinite(lipschitz), lipschitz)
     floor = min(slope_floor(block.activation) for block in rest)
     yield Hypothesis("C.1: |phi'| bounded away from 0 above the first block", floor > 0, floor, 0.0)
-    entries = max(float(np.max(np.abs(np.asarray(block.w)))) for block in rest)
+    entries = max(largest(block.w) for block in rest)
     yield Hypothesis(f"C.1: mixing entries bounded ({_ALWAYS})", math.isfinite(entries), entries)
 
     weights = [*(block.a for block in rest), first.a if isinstance(first, Block) else first.mean]
@@ -165,13 +120,13 @@ def _assumptions(setting: Setting, tolerance: float) -> Reading[LimitPoint]:
     fell = math.sqrt(speed / max(loss_speed(run.start, run), 1e-300))
     yield Hypothesis("C.6: a limit point (gradient norm, in units of its start)", fell <= tolerance, fell, tolerance)
 
-    # What the proof tacitly takes from C.5: at every data point some channel has a signal that is not 0.
-    # "Not 0" is in units of what B would be if no two terms of E[L φ' w] cancelled, as all of them may vanish at once.
-    signals = np.linalg.norm(np.asarray(setting.ends[-1].signals(run.data.x)[0][0], float), axis=0)[points.samples]
+    # What the proof tacitly takes from C.5: at every data point some channel has a signal that is not 0. "Not 0" is
+    # relative to what B would be if no two terms of E[L φ' w] cancelled, as all signals may vanish at once.
+    signals = np.linalg.norm(np.asarray(setting.ends[-1].signals(run.data.x)[0][0], float), axis=0)[samples]
     left = float(signals.min() / max(without_cancellation(setting), 1e-300))
     what = "B(x) not 0 at any data point of the limit (smallest, over sup|phi'| E[|L||w|])"
     yield Hypothesis(what, left > _FADED, left, _FADED)
-    return LimitPoint(setting, float(values[0]), before, speed, signals, points)
+    return LimitPoint(setting, float(values[0]), before, speed, signals, shares, noise)
 
 
 class LimitsAreGlobal(Theorem[LimitPoint]):
@@ -182,21 +137,21 @@ class LimitsAreGlobal(Theorem[LimitPoint]):
     most max_p 1/(2 π_p |B(x_p)|²) (-dL/dt) / λ_min(K), and the measured loss is compared with this bound.
 
     C.3 infers E[L | x] = 0 from E[∂L | x] = 0, which is false if the label is not a function of x. Samples with equal
-    x are therefore merged: d_p is the distance of the output from the mean of their labels, and the bound is one on the
-    excess over the loss that no function of x avoids.
+    x are therefore merged: d_p is the distance of the output from the mean of their labels, and the bound is on the
+    excess over the smallest loss of any function of x.
 
-    Assumptions are interpreted so that they can be met. The population is the data set, and the law of neurons that of
-    the network. C.3 asks for bounded features and C.4 for features whose support is all of R^d, which no law satisfies;
-    on n points C.4 serves to make K(X, X) invertible, and that is checked. C.3's bounded ∂L excludes the squared loss,
-    its own example; on a run it is bounded. C.1 excludes ReLU and, with φ' -> 0, tanh and sigmoid above the first
-    block. C.5 is not enough: one more hypothesis states what the proof uses (without it, the limit of `odd_channels`
-    is not a minimiser, although C.1 to C.6 are met, nor is that of `independent_laws`). Those of C.1 to C.3 that a run
-    with finitely many numbers always meets say so.
+    Assumptions are interpreted so that they can be met. The population is the data set, and the law of neurons is that
+    of the network. C.3 asks for bounded features and C.4 for features whose support is all of R^d: no law satisfies
+    both. On n points C.4 serves to make K(X, X) invertible, and that is checked. C.3 asks for a bounded ∂L, which
+    excludes the squared loss, its own example; on a run it is bounded. C.1 excludes ReLU and, since φ' -> 0, tanh and
+    sigmoid above the first block. C.5 is not enough: one more hypothesis states what the proof uses (without it, the
+    limits of `odd_channels` and `independent_laws` are not minimisers, although C.1 to C.6 are met). Those of C.1 to
+    C.3 that a run with finitely many numbers always meets say so.
 
     Parameters
     ----------
     tolerance
-        The gradient norm of a limit point, in units of its start.
+        The largest gradient norm that counts as a limit point, relative to the gradient norm at the start.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.2"
@@ -210,19 +165,17 @@ class LimitsAreGlobal(Theorem[LimitPoint]):
         if not 0 < self.tolerance < 1:
             raise UserError(f"The gradient must fall to a share between 0 and 1, not to {self.tolerance}: try 0.01.")
 
-    def read(self, run: Trajectory) -> Reading[LimitPoint | None]:
-        """Require the paper's network, gradient flow, and its assumptions."""
+    def read(self, run: Trajectory) -> Reading[LimitPoint]:
         setting = yield from random_features(run)
         yield gradient_flow(run)
         yield observed_later(run)
-        return None if setting is None else (yield from _assumptions(setting, self.tolerance))
+        return (yield from _assumptions(setting, self.tolerance))
 
     def conclude(self, setting: LimitPoint) -> Finding:
-        """Compare the loss at the end with what the gradient there allows."""
         run, speed, sizes = setting.base.run, setting.speed, setting.signals
-        # L_p = π_p r²/2 and g_p = π_p r, or L_p = π_p r² and g_p = 2 π_p r without the half.
-        noise = setting.points.noise
-        factor = float(np.max((0.5 if cast(Squared, run.loss).half else 0.25) / (setting.points.shares * sizes**2)))
+        # L_p = π_p r²/2 and g_p = π_p r, or L_p = π_p r² and g_p = 2 π_p r without the factor ½.
+        noise = setting.noise
+        factor = float(np.max(0.5 / setting.base.loss_slope / (setting.shares * sizes**2)))
         allowed = factor * speed / setting.smallest
         end = float(run.loss(run.final(run.data.x), run.data.y, run.data.weight)) - noise
         before = setting.before - noise

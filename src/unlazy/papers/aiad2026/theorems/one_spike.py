@@ -12,14 +12,14 @@ from unlazy.networks import Block, MeanFieldStack, Network
 from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest
 from unlazy.papers.ren2023.theorems.symmetry import within_chance
 from unlazy.probes import Probe
-from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability, require
 from unlazy.theory.hypotheses import gradient_flow
 
 _CHANCE = 1e-3  # how often a test of symmetry may reject a symmetric law
-_DEVIATIONS = 5.0  # standard errors that a finite second layer may be off by
+_DEVIATIONS = 5.0  # standard errors by which a finite second layer may deviate
 
 
 def mixing(network: Network) -> np.ndarray | None:
@@ -29,7 +29,7 @@ def mixing(network: Network) -> np.ndarray | None:
 
 
 def symmetry_chance(rows: np.ndarray) -> float:
-    """Compute the p-value of symmetry about 0 of all columns, by their signed ranks."""
+    """Compute the p-value of a signed-rank test that all columns are symmetric about 0."""
     if np.all(rows == 0):
         return 1.0
     chances = [float(np.asarray(stats.wilcoxon(column, method="approx"))[1]) for column in rows.T if np.any(column)]
@@ -37,19 +37,19 @@ def symmetry_chance(rows: np.ndarray) -> float:
 
 
 def closed_under_flips(rows: np.ndarray) -> bool:
-    """Return whether changing the sign of any one coordinate of all rows gives the same rows again."""
+    """Return whether the set of rows stays the same when the sign of any one coordinate is changed in all of them."""
     start = _sorted(rows)
     flips = (rows * np.where(np.arange(rows.shape[1]) == k, -1.0, 1.0) for k in range(rows.shape[1]))
     return all(np.allclose(_sorted(flip), start, rtol=1e-12, atol=1e-12) for flip in flips)
 
 
 def _symmetric(chance: float) -> Hypothesis:
-    return Hypothesis("mixing entries symmetric (chance of such ranks)", chance > _CHANCE, chance, _CHANCE)
+    return Hypothesis("mixing entries symmetric (p-value of a signed-rank test)", chance > _CHANCE, chance, _CHANCE)
 
 
 def _sorted(rows: np.ndarray) -> np.ndarray:
-    kept = np.round(rows, 12) + 0.0  # no negative zeros
-    return kept[np.lexsort(kept.T[::-1])]
+    rounded = np.round(rows, 12) + 0.0  # no negative zeros
+    return rounded[np.lexsort(rounded.T[::-1])]
 
 
 class HalfSpaces(WithProbability[np.ndarray]):
@@ -61,7 +61,7 @@ class HalfSpaces(WithProbability[np.ndarray]):
     Parameters
     ----------
     delta
-        Probability with which the differences of a symmetric law may exceed what is allowed.
+        Probability that a symmetric law fails the check.
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.1"
@@ -72,16 +72,14 @@ class HalfSpaces(WithProbability[np.ndarray]):
     delta: float = eqx.field(static=True, default=0.01)
 
     def read(self, run: Trajectory) -> Reading[np.ndarray | None]:
-        """Require a second block of neurons whose mixing entries pass a test of symmetry."""
         rows = mixing(run.start)
         many = 0 if rows is None else len(rows)
-        yield Hypothesis("a second block of at least 100 neurons", many >= 100, many, 100)
-        if rows is not None and many >= 100:
+        yield from require(Hypothesis("a second block of at least 100 neurons", many >= 100, many, 100))
+        if rows is not None:
             yield _symmetric(symmetry_chance(rows))
         return rows
 
     def conclude(self, setting: np.ndarray) -> Finding:
-        """Compare the four half-space moments of every column."""
         rows, sides = setting, []
         for sign in (1.0, -1.0):
             gate = (sign * rows > 0).astype(float)
@@ -131,15 +129,12 @@ def spike(run: Trajectory) -> Spike:
     run
         A run that was observed with `ChannelDrive`.
     """
-    return _spike(common.required(common.three_layers(run)))
-
-
-def _spike(setting: Setting) -> Spike:
+    setting = common.required(common.three_layers(run))
     rows, times, (channels, signals, slope) = setting.mixing, setting.run.times, setting.drive
     f, b, d = channels[:, 0], signals[:, 0], slope[:, 0] / setting.shares[0]
     j = int(np.argmax(np.abs(f[0])))
     rest = np.arange(f.shape[1]) != j
-    w0 = float(np.asarray(setting.above[0].a, float)[0, 0])
+    w0 = float(np.asarray(setting.second.a, float)[0, 0])
     grown, error = common.integrated(times, -d * f[:, j])
     moments = np.mean(np.abs(rows[:, j])), np.mean(rows[:, j] ** 2)
     kernel = float(setting.kernel(setting.x)[0, 0])
@@ -166,31 +161,26 @@ class OneSparse(Theorem[Setting]):
 
     f(t) = a(t) e_j, B_k = 0 for k ≠ j, and B_j = ½ w_2^0 E|L_j| + ½ E[L_j²] ∫ (-d) a ds. All of it is exact if the
     mixing vectors of the network are closed under changes of sign. A drawn second layer may deviate by five standard
-    errors of B_k, times the growth of a: deviations from the manifold grow no faster. "B_j > 0" needs w_2^0 > 0, or
-    t > 0.
+    errors of B_k, times the growth of a: deviations from the manifold do not grow faster. "B_j > 0" requires w_2^0 > 0,
+    or t > 0.
     """
 
     key: ClassVar[str] = "aiad2026/lemma-h.2"
     source: ClassVar[str] = f"{AUTHORS}, Lemma H.2"
     statement: ClassVar[str] = "One channel that starts alone stays alone, and grows while the output is too low."
-    # Mixing vectors that come with all signs; and a target below the output, d > 0.
     example: ClassVar[Example] = Example(problems.one_spike)
-    counterexample: ClassVar[Example] = Example(problems.one_spike, target=-1.0)
+    counterexample: ClassVar[Example] = Example(problems.one_spike, target=-1.0)  # below the output: d > 0
     probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(),)
     knows = staticmethod(common.is_random_features)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require the one-spike system, with the start and the sign of the residual that the lemma assumes."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         setting = yield from common.three_layers(run)
         yield Hypothesis("one data point", run.data.n == 1, run.data.n, 1)
         yield gradient_flow(run)
         yield common.from_start(run)
-        if setting is None:
-            return None
-        second = setting.above[0]
-        plain = second.b is None or not np.any(np.asarray(second.b))
-        yield Hypothesis("ReLU without biases in the second block", isinstance(second.activation, Relu) and plain)
-        weight = np.asarray(second.a, float)
+        yield Hypothesis("ReLU in the second block", isinstance(setting.second.activation, Relu))
+        yield common.without_biases(setting.second)
+        weight = np.asarray(setting.second.a, float)
         spread, least = float(np.ptp(weight)), float(weight.min())
         yield Hypothesis("w_2(0) the same for all neurons, and >= 0", spread == 0 and least >= 0, least, 0.0)
         yield _symmetric(1.0 if closed_under_flips(setting.mixing) else symmetry_chance(setting.mixing))
@@ -205,14 +195,12 @@ class OneSparse(Theorem[Setting]):
         return setting
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare each part of the lemma with the run."""
-        found, exact = _spike(setting), closed_under_flips(setting.mixing)
-        known = setting.precision * float(np.max(np.abs(found.signal)) + np.max(found.a)) + found.error
+        found, exact = spike(setting.run), closed_under_flips(setting.mixing)
+        known = setting.precision * float(largest(found.signal) + np.max(found.a)) + found.error
         growth = found.a / found.a[0]
         # The spread is that of single entries, not of their halves: ½ (L_j + |L_j|) is centred at ½ |L_j|.
         allowed = np.zeros_like(found.chance) if exact else _DEVIATIONS * found.chance * growth[:, None]
         others, apart = np.max(allowed, axis=1), np.abs(found.signal - found.formula)
-        away = np.max(np.abs(found.a - found.a[0]))
         off = {
             "B_k of the others": np.max(found.other_signals - others) / known,
             "B_j compared with its formula": np.max(apart - allowed[:, found.channel]) / known,
@@ -230,12 +218,12 @@ class OneSparse(Theorem[Setting]):
             "allowed to chance": float(others.max()),
         }
         worst = max(off, key=lambda name: off[name])
-        kept = (known + others) / np.maximum(found.other_signals, 1e-300)
-        margin = float(min(np.min(kept), np.min((known + allowed[:, found.channel]) / np.maximum(apart, 1e-300))))
+        ratios = (known + others) / np.maximum(found.other_signals, 1e-300)
+        margin = float(min(np.min(ratios), np.min((known + allowed[:, found.channel]) / np.maximum(apart, 1e-300))))
         why = (
             f"Channel {found.channel + 1} grows from {found.a[0]:.3g} to {found.a[-1]:.3g}; signals to the others stay "
-            f"below {found.other_signals.max():.2g}, and B_j is off its formula by {np.max(apart):.2g} "
+            f"below {found.other_signals.max():.2g}, and B_j differs from its formula by {np.max(apart):.2g} "
             f"({known + float(others.max()):.2g} allowed)."
         )
-        fails, still = f"Too far off: {worst}.", away <= known
+        fails, still = f"The difference is too large: {worst}.", largest(found.a - found.a[0]) <= known
         return Finding.judge(off[worst] <= 1, why, margin, numbers, vacuous=still, if_fails=fails)

@@ -15,12 +15,10 @@ import numpy as np
 from jaxtyping import Array
 
 from unlazy.activations import Activation
-from unlazy.losses import Squared
-from unlazy.networks import Block
-from unlazy.papers.aiad2026.theorems.setting import Setting, integrated
-from unlazy.theory.coupling import draw_first, neurons_of
+from unlazy.papers.aiad2026.theorems.setting import Setting, drawn_features, integrated
+from unlazy.theory.coupling import neurons_of
 
-_DRAWN = 4096  # neurons that stand for an infinite first block in norms: their error is about 1 %
+_DRAWN = 4096  # neurons that represent an infinite first block in norms: their error is about 1 %
 _REACH = 50.0  # activations are examined on |h| < 50, and on twice that to see whether they are bounded
 _POINTS = 40_001
 
@@ -33,7 +31,7 @@ class Path(NamedTuple):
     channels
         f_k at the training points: (times, n, r).
     first
-        w_1 - w_1(0): (times, neurons, r). Of an infinite first block it has some neurons, drawn from its law.
+        w_1 - w_1(0): (times, neurons, r). An infinite first block is represented by neurons drawn from its law.
     second
         w_2 - w_2(0): (times, neurons).
     """
@@ -69,42 +67,22 @@ def apart(one: Path, other: Path) -> np.ndarray:
 
 
 class Sizes(NamedTuple):
-    """What the constants of Lemmas D.2 to D.4 are made of; each is the largest along a trajectory.
+    """The quantities in the constants of Lemmas D.2 to D.4; each is the largest along a trajectory."""
 
-    Attributes
-    ----------
-    slope
-        Σ_p π_p |d_p|.
-    values
-        E[φ_2(H_2)²]^½ at any training point.
-    signal
-        |B_k| at any training point.
-    weight, mixed
-        E[|w_2| |L|_1] and E[|w_2| |L|_1 |L_k|], where |L|_1 = Σ_k |L_{c,k}|.
-    """
-
-    slope: float
-    values: float
-    signal: float
-    weight: float
-    mixed: float
+    slope: float  # Σ_p π_p |d_p|
+    values: float  # E[φ_2(H_2)²]^½ at any training point
+    signal: float  # |B_k| at any training point
+    weight: float  # E[|w_2| |L|_1], where |L|_1 = Σ_k |L_{c,k}|
+    mixed: float  # E[|w_2| |L|_1 |L_k|]
 
 
 class Picard(Setting):
     """A run of three layers, and the operator F that has the run as its fixed point."""
 
-    @property
-    def second(self) -> Block:
-        """The second block at the start."""
-        return self.above[0]
-
     @functools.cached_property
     def features(self) -> np.ndarray:
-        """φ_1(L^0 x_p): (neurons, n). Those of an infinite first block are drawn, with a key of its own."""
-        first = self.network.blocks[0]
-        if not isinstance(first, Block):
-            first = draw_first(self.network, _DRAWN, key=jax.random.key(0)).blocks[0]
-        return np.asarray(cast(Block, first).column(self.run.data.x.T), float)
+        """φ_1(L^0 x_p): (neurons, n). Those of an infinite first block are drawn from a fixed seed."""
+        return drawn_features(self, _DRAWN)
 
     @functools.cached_property
     def gram(self) -> np.ndarray:
@@ -124,7 +102,7 @@ class Picard(Setting):
         return Path(channels, first, second)
 
     def at(self, first: np.ndarray, second: np.ndarray) -> Path:
-        """Make a trajectory of given changes of weights; the first block must be finite.
+        """Return the trajectory with given changes of weights; the first block must be finite.
 
         Parameters
         ----------
@@ -181,27 +159,22 @@ class Picard(Setting):
         """The largest E[φ_1(x_p)²]^½."""
         return float(np.sqrt(np.max(np.diag(self.gram))))
 
-    @property
-    def loss_curvature(self) -> float:
-        """Σ_p π_p times the Lipschitz constant of the slope of a sample's squared loss."""
-        return float(self.shares.sum()) * (1.0 if cast(Squared, self.run.loss).half else 2.0)
-
     def lipschitz(self, one: Sizes, other: Sizes) -> float:
         """Compute c in ‖F(W') - F(W'')‖_t <= c ∫ ‖W' - W''‖_s ds (Lemma D.4) from the sizes of both trajectories.
 
         With κ = max_p E[φ_1²]^½, ℓ and s the Lipschitz constants of φ_2 and φ_2', λ that of the loss's slope:
         |Δŷ| <= y δ with y = sup E[φ_2²]^½ + ℓ κ E[|w_2| |L|_1]; |ΔB_k| <= b δ with
         b = ℓ E[L_k²]^½ + s κ E[|L_k| |L|_1 |w_2|]; and c is the larger of κ (λ y sup|B| + b Σ π|d|) and
-        λ y sup E[φ_2²]^½ + ℓ κ E[|L|_1²]^½ Σ π|d|. As |ΔH_2| is bounded for all neurons alike, no event of small
-        probability has to be set apart.
+        λ y sup E[φ_2²]^½ + ℓ κ E[|L|_1²]^½ Σ π|d|. As the same bound on |ΔH_2| holds for all neurons, no event of small
+        probability has to be excluded.
 
         Parameters
         ----------
         one, other
-            What `apply` returned of the two trajectories.
+            The sizes that `apply` returned for the two trajectories.
         """
         most, mixing, phi = Sizes(*map(max, one, other)), np.abs(self.mixing), self.second.activation
-        total, kappa, curve = mixing.sum(axis=1), self.feature_size, self.loss_curvature
+        total, kappa, curve = mixing.sum(axis=1), self.feature_size, float(self.shares.sum()) * self.loss_slope
         output = most.values + phi.lipschitz * kappa * most.weight
         signal = phi.lipschitz * float(np.sqrt(np.mean(mixing**2, axis=0).max())) + curvature(phi) * kappa * most.mixed
         below = kappa * (curve * output * most.signal + signal * most.slope)
@@ -211,13 +184,7 @@ class Picard(Setting):
 
 @functools.lru_cache(maxsize=32)
 def curvature(activation: Activation) -> float:
-    """Compute sup |φ''| on |h| < 50, the Lipschitz constant of φ'; infinite where φ has a kink.
-
-    Parameters
-    ----------
-    activation
-        The activation φ.
-    """
+    """Compute sup |φ''| on |h| < 50, the Lipschitz constant of φ'; infinite where φ has a kink."""
     if activation.kinks:
         return float("inf")
     return float(jnp.max(jnp.abs(activation.second_derivative(jnp.linspace(-_REACH, _REACH, _POINTS)))))
@@ -225,12 +192,6 @@ def curvature(activation: Activation) -> float:
 
 @functools.lru_cache(maxsize=32)
 def ceiling(activation: Activation) -> float:
-    """Compute sup |φ|; infinite where φ still grows from |h| = 50 to 100.
-
-    Parameters
-    ----------
-    activation
-        The activation φ.
-    """
+    """Compute sup |φ|; infinite where φ still grows from |h| = 50 to 100."""
     near, far = (float(jnp.max(jnp.abs(activation(reach * jnp.linspace(-1, 1, _POINTS))))) for reach in (_REACH, 100.0))
     return far if far <= (1 + 1e-6) * near else float("inf")

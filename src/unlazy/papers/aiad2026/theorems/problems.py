@@ -1,4 +1,4 @@
-"""Small runs of the networks of aiad2026, on which its theorems are tried."""
+"""Small runs of the networks of aiad2026, on which its theorems are checked."""
 
 import functools
 import itertools
@@ -15,13 +15,20 @@ from unlazy.flows import RungeKutta, Trajectory
 from unlazy.networks import Constant, Given, MeanFieldStack, Normal, Uniform
 from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.probes import TrainedNeurons, TrainLoss
+from unlazy.theory import Example
 
 _EXACT = RungeKutta(rtol=1e-9, atol=1e-11)
 _GRID = np.array([0.7548776662, 0.5698402910])  # its multiples modulo 1 fill a square evenly
+_LEAKY = LeakyRelu(0.3)
+_PROBES = [ChannelDrive(), TrainedNeurons(), TrainLoss()]
+
+
+def _three_points(x_test: jax.Array | None = None, y_test: jax.Array | None = None) -> Dataset:
+    return Dataset(jnp.array([[-1.0], [0.2], [0.9]]), jnp.array([0.6, -0.4, 0.5]), x_test, y_test, name="three points")
 
 
 def _stack(widths: tuple[float, float], *, train: str = "a", key: int = 0, **options: Any) -> MeanFieldStack:
-    """Make two blocks with one input that train their amplitudes, and in the first block whatever ``train`` says."""
+    """Return two blocks with one input that train their amplitudes, and in the first block whatever ``train`` says."""
     options = {"ranks": 2, "bias": (True, False)} | options
     return MeanFieldStack(widths, 1, train=(train, "a"), key=jax.random.key(key), **options)
 
@@ -40,53 +47,41 @@ def _flipped(rows: np.ndarray) -> np.ndarray:
 def few_points(*, first: float = math.inf, train: str = "a", observations: int = 33, until: float = 4.0) -> Trajectory:
     """Train on three points, with two test points, ReLU features and tanh above: a smooth run that is observed often.
 
-    Parameters
-    ----------
-    first, train
-        Width of the first block, and its trained parameters.
-    observations
-        Number of observed times.
-    until
-        End of the run.
+    ``first`` and ``train`` are the width and the trained parameters of the first block, ``until`` the end of the run.
     """
-    x = jnp.array([[-1.0], [0.2], [0.9]])
-    data = Dataset(x, jnp.array([0.6, -0.4, 0.5]), jnp.array([[-0.4], [1.7]]), jnp.zeros(2), name="three points")
+    data = _three_points(jnp.array([[-0.4], [1.7]]), jnp.zeros(2))
     features = Normal(1.5), Normal(mean=(0.8, -0.5))
     amplitude = Normal(mean=(1.0, -0.5)), Uniform(1.0, mean=1.0)
     options = {"activation": (Relu(), Tanh()), "features": features, "amplitude": amplitude}
     network = _stack((first, 24), train=train, key=3, **options)
-    probes = [ChannelDrive(), TrainedNeurons(), TrainLoss()]
-    return _EXACT(network, data, np.linspace(0, until, observations), probes)
+    return _EXACT(network, data, np.linspace(0, until, observations), _PROBES)
+
+
+TRAINED_FEATURES = Example(few_points, first=24, train="wa")  # a counterexample of what requires frozen features
 
 
 @functools.lru_cache(maxsize=4)
 def deeper() -> Trajectory:
     """Train four blocks of rank 2 on three points, with tanh everywhere."""
-    data = Dataset(jnp.array([[-1.0], [0.2], [0.9]]), jnp.array([0.6, -0.4, 0.5]), name="three points")
-    amplitude = (*[Uniform(1.0, mean=(2.0, -1.5))] * 3, Uniform(1.0, mean=1.5))
-    features = Normal(1.5), *[Normal(mean=(0.8, -0.5))] * 3
-    options = {
-        "ranks": 2,
-        "train": "a",
-        "activation": Tanh(),
-        "bias": (True, False, False, False),
-        "features": features,
-    }
-    network = MeanFieldStack((24, 20, 18, 16), 1, amplitude=amplitude, key=jax.random.key(5), **options)
-    return RungeKutta(rtol=1e-7, atol=1e-9)(network, data, np.linspace(0, 2.0, 9), [TrainedNeurons(), TrainLoss()])
+    network = MeanFieldStack(
+        (24, 20, 18, 16),
+        1,
+        ranks=2,
+        train="a",
+        activation=Tanh(),
+        bias=(True, False, False, False),
+        features=(Normal(1.5), *[Normal(mean=(0.8, -0.5))] * 3),
+        amplitude=(*[Uniform(1.0, mean=(2.0, -1.5))] * 3, Uniform(1.0, mean=1.5)),
+        key=jax.random.key(5),
+    )
+    flow, probes = RungeKutta(rtol=1e-7, atol=1e-9), [TrainedNeurons(), TrainLoss()]
+    return flow(network, _three_points(), np.linspace(0, 2.0, 9), probes)
 
 
 @functools.lru_cache(maxsize=4)
-def without_constant(*, activation: Activation | None = None) -> Trajectory:
-    """Make a network of one input without biases, whose features do not span: leaky ReLU spans x and |x| only.
-
-    Parameters
-    ----------
-    activation
-        Activation of the first block; a leaky ReLU by default.
-    """
-    below = LeakyRelu(0.3) if activation is None else activation
-    options = {"activation": (below, Tanh()), "features": Normal(1.5), "bias": False}
+def without_constant(*, activation: Activation = _LEAKY) -> Trajectory:
+    """Start a network of one input without biases, whose features do not span: leaky ReLU spans x and |x| only."""
+    options = {"activation": (activation, Tanh()), "features": Normal(1.5), "bias": False}
     network = _stack((math.inf, 8), amplitude=(Normal(mean=(1.0, -0.5)), Uniform(1.0, mean=1.0)), **options)
     x = jnp.array([[-1.0], [-0.4], [0.4], [0.7], [1.0]])
     return RungeKutta()(network, Dataset(x, 1 + jnp.cos(jnp.pi * x[:, 0]), name="1 + cos(πx)"), [0.0])
@@ -96,21 +91,15 @@ def without_constant(*, activation: Activation | None = None) -> Trajectory:
 def at_the_kink(*, start: float = 0.0) -> Trajectory:
     """Train leaky ReLU on channels that start at 0, where it has its kink: the mean-field ODEs have many solutions.
 
-    The law of w_1 is independent of the features, and that of L is symmetric; w_2 is positive, and so is the target.
-    Then the loss is ½ (C |f| - y)² as a function of the channel f, and falls to both sides of f = 0. All of
+    w_1, of mean ``start``, is independent of the features, and the law of L is symmetric; w_2 and the target are
+    positive. Then the loss is ½ (C |f| - y)² as a function of the channel f, and falls to both sides of f = 0. All of
     Assumptions C.1 to C.4 are met.
-
-    Parameters
-    ----------
-    start
-        Mean of w_1; the channel starts at its multiple.
     """
     grid = 0.5 + (np.arange(1, 17)[:, None] * _GRID[:1]) % 1.0
-    options = {"activation": (Relu(), LeakyRelu(0.3)), "features": (Normal(), _given(_flipped(grid)))}
+    options = {"activation": (Relu(), _LEAKY), "features": (Normal(), _given(_flipped(grid)))}
     network = _stack((math.inf, 32), ranks=1, amplitude=(Normal(mean=start), Constant(1.0)), **options)
     data = Dataset(jnp.array([[0.8]]), jnp.array([1.0]), name="one point")
-    probes = [ChannelDrive(), TrainedNeurons(), TrainLoss()]
-    return _EXACT(network, data, np.linspace(0, 1.0, 33), probes)
+    return _EXACT(network, data, np.linspace(0, 1.0, 33), _PROBES)
 
 
 @functools.lru_cache(maxsize=8)
@@ -119,16 +108,8 @@ def one_spike(
 ) -> Trajectory:
     """Train on one point x* with ReLU and f(0) = a_0 e_1 among three channels.
 
-    Parameters
-    ----------
-    mixing
-        Mixing vectors: a grid with all signs ("flipped"), drawn uniformly ("drawn"), or drawn with a mean ("biased").
-    target
-        The target at x*.
-    weight, width
-        w_2 of all second-layer neurons, and their number.
-    seed
-        Seed of the network.
+    The ``mixing`` vectors of the ``width`` neurons of the second layer, all of which have w_2 = ``weight``, are a grid
+    with all signs ("flipped"), drawn uniformly ("drawn"), or drawn with a mean ("biased").
     """
     grid = (np.arange(1, width // 8 + 1)[:, None] * np.array([0.6180339887, *_GRID])) % 1.0
     laws = {"flipped": _given(_flipped(grid)), "drawn": Uniform(1.0), "biased": Uniform(1.0, mean=0.5)}
@@ -141,18 +122,12 @@ def one_spike(
 
 @functools.lru_cache(maxsize=8)
 def two_spikes(*, coupling: float = 1.05, mirrored: bool = True) -> Trajectory:
-    """Train on the two-sided step, with another channel leading at each point.
+    """Train on the two-sided step, with a different channel leading at each point.
 
-    Mixing vectors come with all signs and in both orders, behind a threshold that makes signals grow faster than
-    channels, so that (iii) can hold. With w_2 = + (L_1² - L_2²), (i)-(iii) hold at x_0 for channel 1 and, mirrored, at
-    x_1 for channel 2.
-
-    Parameters
-    ----------
-    coupling
-        Bias of the two ReLU features; from 1 on each of them is active at both points.
-    mirrored
-        Whether w_2 has this sign, rather than the opposite one.
+    Mixing vectors have all signs and both orders, and a negative bias makes signals grow faster than channels, so that
+    (iii) can hold. With w_2 = L_1² - L_2², (i)-(iii) hold at x_0 for channel 1 and at x_1 for channel 2; unless
+    ``mirrored``, w_2 has the opposite sign. ``coupling`` is the bias of the two ReLU features: from 1 on, each of them
+    is active at both points.
     """
     grid = (np.arange(1, 33)[:, None] * _GRID) % 1.0
     rows = _flipped(3 * np.concatenate([grid, grid[:, ::-1]]))
@@ -169,20 +144,12 @@ def two_spikes(*, coupling: float = 1.05, mirrored: bool = True) -> Trajectory:
 
 @functools.lru_cache(maxsize=8)
 def fitted(
-    *, first: float = 48, activation: Activation | None = None, until: float = 300.0, noise: float = 0.0
+    *, first: float = 48, activation: Activation = _LEAKY, until: float = 300.0, noise: float = 0.0
 ) -> Trajectory:
     """Train on three points, with ReLU features, until hardly anything moves.
 
-    Parameters
-    ----------
-    first
-        Width of the first block.
-    activation
-        Activation of the second block; a leaky ReLU by default.
-    until
-        End of the run.
-    noise
-        If positive, the first point has two labels, this far above and below its own.
+    ``first`` is the width of the first block, ``activation`` that of the second block, ``until`` the end of the run. If
+    ``noise`` is positive, the first point has two labels, this far above and below its own.
     """
     x, y = jnp.array([[-1.0], [0.0], [1.0]]), jnp.array([0.9, 0.3, 0.6])
     if noise:
@@ -190,8 +157,7 @@ def fitted(
     data = Dataset(x, y, name="three points")
     features = Normal(1.5), Uniform(1.0, mean=(0.6, -0.6))
     amplitude = Uniform(1.0, mean=(1.0, -1.0)), Uniform(1.0, mean=1.0)
-    above = LeakyRelu(0.3) if activation is None else activation
-    network = _stack((first, 32), activation=(Relu(), above), features=features, amplitude=amplitude, key=1)
+    network = _stack((first, 32), activation=(Relu(), activation), features=features, amplitude=amplitude, key=1)
     return RungeKutta(rtol=1e-6, atol=1e-8)(network, data, [0.0, until], [TrainLoss()])
 
 
@@ -204,8 +170,8 @@ def smooth_leaky(h: jax.Array) -> jax.Array:
 def odd_channels() -> Trajectory:
     """Train channels that are odd in x, with w_2 even in L, on even targets: this is preserved, and f(0) = 0 remains.
 
-    Neither layer ever learns the output at x = 0: all channels are 0 there, and the signals sent back to them cancel.
-    All of Assumptions C.1 to C.6 are met, with features that span, but the limit is not a minimiser.
+    Neither layer ever learns the output at x = 0: all channels are 0 there, and their backward signals cancel. All of
+    Assumptions C.1 to C.6 are met, with features that span, but the limit is not a minimiser.
     """
     w, b = np.linspace(0.6, 1.8, 6), np.array([0.7, -0.4, 0.2, 0.9, -0.8, 0.5])
     lift = np.array([[1.0, 0.6], [0.8, 0.9], [1.2, 0.3], [0.7, 1.1], [0.9, 0.5], [1.1, 0.8]])
@@ -221,16 +187,13 @@ def odd_channels() -> Trajectory:
 
 @functools.lru_cache(maxsize=4)
 def independent_laws(*, shuffled: bool = False) -> Trajectory:
-    """Train from independent laws, centred but for w_2 and with a bias above: only the best constant is learnt.
+    """Train from independent laws, centred but for w_2, with biases in both blocks: only the best constant is learnt.
 
     The first block is infinite, with Gaussian features and centred w_1 that are independent of each other. Mixing
     entries, biases and w_2 of the second block are independent too: all combinations of their values occur once. Then
-    f_k = 0 and B_k = E[L_k] E[φ_2'(b) w_2] = 0 at all times. Assumptions C.1 to C.6 are met; any centred L does this.
-
-    Parameters
-    ----------
-    shuffled
-        Whether neurons come in another order, in which sums that should vanish are as large as their rounding errors.
+    f_k = 0 and B_k = E[L_k] E[φ_2'(b) w_2] = 0 at all times. Assumptions C.1 to C.6 are met; any centred L has this
+    effect. If ``shuffled``, neurons are in another order, in which sums that should vanish are as large as their
+    rounding errors.
     """
     half = np.array([[0.4, 1.3], [-1.1, 0.5], [0.8, -0.6], [1.7, 0.2]])
     values = np.concatenate([half, -half]), (-1.4, -0.7, -0.2, 0.2, 0.7, 1.4), (-0.25, 0.25, 0.75, 1.25)
@@ -238,7 +201,7 @@ def independent_laws(*, shuffled: bool = False) -> Trajectory:
     rows = np.random.default_rng(0).permutation(rows) if shuffled else rows
     network = _stack(
         (math.inf, len(rows)),
-        activation=(Relu(), LeakyRelu(0.3)),
+        activation=(Relu(), _LEAKY),
         features=(Normal(), _given(rows[:, :3])),
         amplitude=(Normal(), _given(rows[:, 3:])),
         bias=(True, True),
@@ -253,11 +216,6 @@ def wide(*, until: float = 0.4) -> Trajectory:
     """Train a rank-one network so wide, for so short a time, that the bound of Theorem 2.3 is below its movement.
 
     Everything that enters the constant K is at most 1: inputs, features, mixing entries, weights, slopes, residual.
-
-    Parameters
-    ----------
-    until
-        End of the run.
     """
     amplitude = Uniform(0.1, mean=0.9)
     features = Uniform(0.2, mean=0.5), Uniform(0.2, mean=0.8)

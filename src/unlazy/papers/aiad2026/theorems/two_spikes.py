@@ -1,4 +1,4 @@
-"""Theorem 3.1: where one channel leads at a point, it comes to lead by more."""
+"""Theorem 3.1: where one channel leads at a point, its lead grows."""
 
 from typing import ClassVar, NamedTuple
 
@@ -10,7 +10,7 @@ from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
 from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Drive, Setting, integrated
 from unlazy.probes import Probe
-from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdict
+from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdict, require
 from unlazy.theory.hypotheses import gradient_flow
 
 _ENOUGH = 4  # observations that an integral over time needs
@@ -32,7 +32,7 @@ class Lead(NamedTuple):
     leading, remainder
         K(x, x) π (-d) |B| / |f|, without 1 - ρ_0, and ε(t), the effect of the other point, exactly.
     broken
-        Whether a channel changed sign since the time before.
+        Whether a channel has changed sign since the previous time.
     """
 
     point: int
@@ -62,7 +62,7 @@ class Lead(NamedTuple):
 
 
 def leads(run: Trajectory) -> list[Lead]:
-    """Return what leads at both points: at each, the channel for which (i)-(iii) hold longest.
+    """Compare the channels at both points, with the one for which (i)-(iii) hold longest as the leader.
 
     At x_1 the target is negative and all signs flip: d >= 0, and the signs of B and f are opposite.
 
@@ -71,10 +71,7 @@ def leads(run: Trajectory) -> list[Lead]:
     run
         A run that was observed with `ChannelDrive`.
     """
-    return _leads(common.required(common.three_layers(run)))
-
-
-def _leads(setting: Setting) -> list[Lead]:
+    setting = common.required(common.three_layers(run))
     kernel, signs = setting.kernel(setting.x), np.sign(np.asarray(setting.run.data.y, float))
     choices = ([_lead(setting.drive, kernel, p, leader, float(signs[p])) for leader in range(2)] for p in range(2))
     return [max(both, key=lambda one: one.observations) for both in choices]
@@ -99,43 +96,35 @@ def _lead(drive: Drive, kernel: np.ndarray, p: int, leader: int, sign: float) ->
 class LeadGrows(Theorem[Setting]):
     """Theorem 3.1: ∂_t R_12(x_0) >= (1 - ρ_0) ξ K(x_0, x_0) π (-d_0) |B_1| / |f_1| + ε_0 on an interval I.
 
-    I is the longest stretch of observations on which (i)-(iii) hold, ρ_0 the smallest number that serves on all of it.
-    ε_0 = -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)) is the effect of the other point. It differs
-    between channels, contains 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its integrated
-    form at every time of I, at x_0 and mirrored at x_1, whichever channel leads there.
+    I is the longest stretch of observations on which (i)-(iii) hold, and ρ_0 the smallest number with which they hold
+    on all of it. ε_0 = -π_1 K(x_0, x_1) d_1 (B_1(x_1)/f_1(x_0) - B_2(x_1)/f_2(x_0)) is the effect of the other point.
+    It differs between channels, contains 1/f_2, and has no fixed sign. The inequality (printed as =) is checked in its
+    integrated form at every time of I, at x_0 and, mirrored, at x_1, whichever channel leads there.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-3.1"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 3.1"
-    statement: ClassVar[str] = "A channel whose signal leads by more than its value comes to lead by more."
-    # One channel ahead at each point; and second-layer weights of the opposite sign, so that (ii) fails.
+    statement: ClassVar[str] = "A channel whose signal leads by more than its value extends its lead."
     example: ClassVar[Example] = Example(problems.two_spikes)
-    counterexample: ClassVar[Example] = Example(problems.two_spikes, mirrored=False)
+    counterexample: ClassVar[Example] = Example(problems.two_spikes, mirrored=False)  # (ii) does not hold
     probes: ClassVar[tuple[Probe, ...]] = (ChannelDrive(),)
     knows = staticmethod(common.is_random_features)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require two points, two channels, three layers, and an interval on which (i)-(iii) hold."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         setting = yield from common.three_layers(run)
         y = np.asarray(run.data.y, float).ravel()
         step = run.data.n == 2 and y[0] * y[1] < 0
-        yield Hypothesis("two points with targets of opposite sign", step, run.data.n, 2)
+        yield from require(Hypothesis("two points with targets of opposite sign", step, run.data.n, 2))
         yield gradient_flow(run)
-        if setting is None or not step:
-            return None
-        if not setting.observed:
-            return setting
-        count = setting.drive.channels.shape[2]
-        yield Hypothesis("two channels", count == 2, count, 2)
-        if count != 2:
-            return None
-        most = max(one.observations for one in _leads(setting))
-        yield Hypothesis("an interval I on which (i)-(iii) hold, in observations", most >= _ENOUGH, most, _ENOUGH)
+        if setting.observed:
+            count = setting.drive.channels.shape[2]
+            yield from require(Hypothesis("two channels", count == 2, count, 2))
+            most = max(one.observations for one in leads(run))
+            yield Hypothesis("an interval I on which (i)-(iii) hold, in observations", most >= _ENOUGH, most, _ENOUGH)
         return setting
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare growth with its bound on I, at x_0 and at x_1."""
-        found = [_judge(setting, one) for one in _leads(setting) if one.observations >= _ENOUGH]
+        found = [_judge(setting, one) for one in leads(setting.run) if one.observations >= _ENOUGH]
         verdicts = [one.verdict for one in found]
         verdict = next(one for one in (Verdict.FAILS, Verdict.HOLDS, Verdict.VACUOUS) if one in verdicts)
         margins = [one.margin for one in found if one.margin is not None]
@@ -169,7 +158,7 @@ def _judge(setting: Setting, one: Lead) -> Finding:
     name = f"x_{one.point}"
     why = (
         f"At {name}, for t in [{times[0]:.3g}, {times[-1]:.3g}], channel {one.leader + 1} leads with rho_0 = {rho:.3g} "
-        f"and R grows by {growth[-1]:.3g}; guaranteed are {bound[-1]:.3g}."
+        f"and R grows by {growth[-1]:.3g}; {bound[-1]:.3g} is guaranteed."
     )
     holds, vacuous = bool(np.all(growth >= bound - slack)), bool(bound[-1] <= slack)  # the other point outweighs it
     margin = None if vacuous else float((growth[-1] + slack) / bound[-1])

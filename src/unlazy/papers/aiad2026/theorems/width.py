@@ -1,7 +1,4 @@
-"""Theorem 2.3 and Corollary G.1: the distance of finite networks from their limit.
-
-Where these bounds are vacuous, the findings say by how much.
-"""
+"""Theorem 2.3 and Corollary G.1: the distance of finite networks from their limit."""
 
 import math
 from typing import ClassVar, NamedTuple, cast
@@ -9,26 +6,30 @@ from typing import ClassVar, NamedTuple, cast
 import numpy as np
 
 from unlazy.flows import Descent, RungeKutta, Trajectory
-from unlazy.losses import Squared
 from unlazy.networks import Block, MeanFieldStack, Network
 from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
-from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting
+from unlazy.papers.aiad2026.theorems.setting import AUTHORS, Setting, largest
 from unlazy.probes import Probe, TrainedNeurons, TrainLoss
-from unlazy.theory import Example, Finding, Hypothesis, Reading, WithProbability, through
+from unlazy.theory import Example, Finding, Hypothesis, Reading, WithProbability, require, through
 from unlazy.theory.coupling import distance, movement
-from unlazy.theory.hypotheses import observed_later
+from unlazy.theory.hypotheses import observed_later, squared_loss
+
+
+def is_finite_stack(network: Network) -> bool:
+    """Return whether a network is the paper's, of any depth, with finite blocks that train amplitudes only."""
+    if not (isinstance(network, MeanFieldStack) and common.is_random_features(network) and network.depth > 1):
+        return False
+    return all(isinstance(block, Block) and block.train == "a" for block in network.restore().blocks)
 
 
 def is_finite(network: Network) -> bool:
-    """Return whether it is the paper's three-layer network, with finite blocks and no offset trained."""
-    if not (isinstance(network, MeanFieldStack) and common.is_random_features(network) and network.depth == 2):
-        return False
-    return all(isinstance(block, Block) and block.train == "a" for block in network.blocks)
+    """Return whether a network is the paper's with three layers, all of finite width, without trained offsets."""
+    return is_finite_stack(network) and cast(MeanFieldStack, network).depth == 2
 
 
 class Constants(NamedTuple):
-    """The ingredients of the bound of Theorem 2.3.
+    """The quantities that the bound of Theorem 2.3 depends on.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ class Constants(NamedTuple):
     narrow, wide
         The smallest and the largest width.
     time, step
-        End of the run, and the step ε, 0 for a flow.
+        The end of the run, and the step ε, which is 0 for a flow.
     """
 
     k: float
@@ -51,8 +52,6 @@ class Constants(NamedTuple):
 
     def log_bound(self, delta: float, twice: bool = False) -> float:
         """Compute the log of e^(K_T (1 + rK)) (n_min^-½ + ε^½) log^½(3 (T + 1) n_max²/δ + e), K_T = K (1 + T^K).
-
-        It is computed in logarithms because e^1000 overflows.
 
         Parameters
         ----------
@@ -84,10 +83,6 @@ class Measured(NamedTuple):
     loss: float
 
 
-def _largest(values: object) -> float:
-    return float(np.max(np.abs(np.asarray(values, float))))
-
-
 class Finite(Setting):
     """A run of a three-layer network of finite width."""
 
@@ -97,61 +92,27 @@ class Finite(Setting):
         return cast(Block, self.network.blocks[0])
 
     @property
-    def second(self) -> Block:
-        """The second block at the start."""
-        return self.above[0]
-
-    @property
     def step(self) -> float:
         """The step size, 0 for a flow."""
         return float(self.run.flow.rate) if isinstance(self.run.flow, Descent) else 0.0
 
-    def constants(self) -> Constants:
-        """Compute the smallest K that Assumptions C.1, C.3 and G.1 allow, and the sizes of the network."""
-        run, first, second = self.run, self.first, self.second
-        slope = 1.0 if cast(Squared, run.loss).half else 2.0  # of the loss of a sample, in units of its residual
-        rows = np.asarray(first.w, float) if first.b is None else np.column_stack([first.w, first.b])
-        bounded = [np.linalg.norm(rows, axis=1), second.w, first.a, second.a]
-        bounded += [np.linalg.norm(self.x, axis=1), first.column(run.data.x.T)]
-        bounded += [second.column(network.channels(run.data.x)[0].T) for network in self.ends]
-        residual = max(_largest(network(run.data.x) - run.data.y) for network in self.ends)
-        lipschitz = max(first.activation.lipschitz, second.activation.lipschitz)
-        k = max(1.0, slope, lipschitz, slope * residual, *map(_largest, bounded))
-        widths = first.width, second.width
-        return Constants(k, second.w.shape[1], min(widths), max(widths), float(run.times[-1]), self.step)
 
-    def measure(self) -> Measured:
-        """Train the first half of the neurons and, for a run that took steps, the flow itself."""
-        run, flow, exact, by_step = self.run, self.run.flow, self.run, 0.0
-        probes = [TrainedNeurons(), TrainLoss()]
-        if isinstance(flow, Descent):
-            flow = RungeKutta(loss=run.loss, rtol=1e-6, atol=1e-8)
-            exact = flow(run.start, run.data, run.times, probes)
-            by_step = distance(run, exact)
-        half = self.network.narrowed([block.width // 2 for block in (self.first, self.second)])
-        part = flow(half, run.data, run.times, probes)
-        losses = [np.asarray(through(one, TrainLoss()), float) for one in (exact, part)]
-        return Measured(distance(part, exact), by_step, float(np.max(np.abs(losses[0] - losses[1]))))
-
-
-def finite(run: Trajectory) -> Reading[Finite | None]:
+def finite(run: Trajectory) -> Reading[Finite]:
     """Require the paper's three layers, of finite width."""
-    what = "two blocks of finite width that train their amplitudes"
-    return common.reading(run, Finite, what, is_finite(run.start))
+    yield from require(Hypothesis("two blocks of finite width that train their amplitudes", is_finite(run.start)))
+    return Finite(run)
 
 
-def coupled(run: Trajectory) -> Reading[Finite | None]:
+def coupled(run: Trajectory) -> Reading[Finite]:
     """Require two finite blocks of neurons, the squared loss, and a step of at most 1."""
     yield from common.random_features(run)
     setting = yield from finite(run)
-    yield Hypothesis("squared loss, all samples alike", isinstance(run.loss, Squared) and run.data.weight is None)
-    step = Finite(run).step
-    yield Hypothesis("a step of at most 1", step <= 1, step, 1.0)
+    yield from require(squared_loss(run)[0])
+    yield Hypothesis("a step of at most 1", setting.step <= 1, setting.step, 1.0)
     yield observed_later(run)
-    if setting is not None:
-        least = min(setting.first.width, setting.second.width)
-        yield Hypothesis("at least 2 neurons per block, to be halved", least >= 2, least, 2)
-    return setting if isinstance(run.loss, Squared) else None
+    least = min(setting.first.width, setting.second.width)
+    yield Hypothesis("at least 2 neurons per block, to be halved", least >= 2, least, 2)
+    return setting
 
 
 def constants(run: Trajectory) -> Constants:
@@ -165,7 +126,17 @@ def constants(run: Trajectory) -> Constants:
     run
         A run of a finite three-layer network.
     """
-    return common.required(coupled(run)).constants()
+    setting = common.required(coupled(run))
+    first, second, slope = setting.first, setting.second, setting.loss_slope
+    rows = np.asarray(first.w, float) if first.b is None else np.column_stack([first.w, first.b])
+    bounded = [np.linalg.norm(rows, axis=1), second.w, first.a, second.a]
+    bounded += [np.linalg.norm(setting.x, axis=1), first.column(run.data.x.T)]
+    bounded += [second.column(network.channels(run.data.x)[0].T) for network in setting.ends]
+    residual = max(largest(network(run.data.x) - run.data.y) for network in setting.ends)
+    lipschitz = max(first.activation.lipschitz, second.activation.lipschitz)
+    k = max(1.0, slope, lipschitz, slope * residual, *map(largest, bounded))
+    widths = first.width, second.width
+    return Constants(k, second.w.shape[1], min(widths), max(widths), float(run.times[-1]), setting.step)
 
 
 def measure(run: Trajectory) -> Measured:
@@ -179,7 +150,17 @@ def measure(run: Trajectory) -> Measured:
     run
         A run of a finite three-layer network, observed with `TrainedNeurons` and `TrainLoss`.
     """
-    return common.required(coupled(run)).measure()
+    setting = common.required(coupled(run))
+    flow, exact, by_step = run.flow, run, 0.0
+    probes = [TrainedNeurons(), TrainLoss()]
+    if isinstance(flow, Descent):
+        flow = RungeKutta(loss=run.loss, rtol=1e-6, atol=1e-8)
+        exact = flow(run.start, run.data, run.times, probes)
+        by_step = distance(run, exact)
+    half = setting.network.narrowed([block.width // 2 for block in (setting.first, setting.second)])
+    part = flow(half, run.data, run.times, probes)
+    losses = [np.asarray(through(one, TrainLoss()), float) for one in (exact, part)]
+    return Measured(distance(part, exact), by_step, largest(losses[0] - losses[1]))
 
 
 class _Bounded(WithProbability[Finite]):
@@ -188,8 +169,7 @@ class _Bounded(WithProbability[Finite]):
     counterexample: ClassVar[Example] = Example(problems.few_points, first=24)  # a network of usual size
     knows = staticmethod(is_finite)
 
-    def read(self, run: Trajectory) -> Reading[Finite | None]:
-        """Require the paper's three layers, of finite width."""
+    def read(self, run: Trajectory) -> Reading[Finite]:
         return coupled(run)
 
     def _judge(
@@ -202,18 +182,18 @@ class _Bounded(WithProbability[Finite]):
         margin = math.exp(excess) if excess < 700 else math.inf
         numbers |= {"K": known.k, "log10 of the bound": digits, f"orders of magnitude above the {what}": beyond}
         why = f"{why}; the bound is 10^{digits:.3g}, with K = {known.k:.3g} and r = {known.rank}."
-        weak = f"It says nothing by {beyond:.3g} orders of magnitude."
+        weak = f"That is {beyond:.3g} orders of magnitude above the {what}, so that it says nothing."
         return Finding.judge(margin >= 1, why, margin, numbers, vacuous=beyond >= 0, if_vacuous=weak)
 
 
 class NearItsLimit(_Bounded):
     """Theorem 2.3: D_T <= e^(K_T (1 + rK)) (n_min^-½ + ε^½) log^½(3 (T + 1) n_max²/δ + e), with probability 1 - 2δ.
 
-    K is the smallest constant that the assumptions allow on the run (`constants`), D_T the distance between the run and
-    its half (`measure`), for which the check trains half of the network, as long as the run. The bound says something
-    where it is below the movement of the weights: a network at rest is no further from its limit than that. It takes
-    half a million neurons, rank one and a short time; elsewhere it is VACUOUS, and `numbers` says by how many orders of
-    magnitude. `theory.coupling` measures the rate.
+    K is the smallest constant that the assumptions allow on the run (`constants`). D_T is the distance between the run
+    and its half (`measure`), for which the check trains half of the network for as long as the run. The bound says
+    something where it is below the movement of the weights: a network at rest is no further from its limit than that.
+    This takes half a million neurons, rank one and a short time; elsewhere the bound is VACUOUS, and `numbers` says by
+    how many orders of magnitude. `theory.coupling` measures the rate.
 
     Parameters
     ----------
@@ -228,19 +208,18 @@ class NearItsLimit(_Bounded):
     probes: ClassVar[tuple[Probe, ...]] = (TrainedNeurons(),)
 
     def conclude(self, setting: Finite) -> Finding:
-        """Compare the distance with the bound, and the bound with the movement."""
-        found, moved = setting.measure(), movement(setting.run)
+        found, moved = measure(setting.run), movement(setting.run)
         off = found.by_width + found.by_step
         numbers = {"D_T": off, "D_T by width": found.by_width, "D_T by step": found.by_step, "movement": moved}
         why = f"The network is {off:.2g} from its limit while its weights move by {moved:.2g}"
-        return self._judge(setting.constants(), off, moved, "movement", why, numbers, twice=False)
+        return self._judge(constants(setting.run), off, moved, "movement", why, numbers, twice=False)
 
 
 class LossNearItsLimit(_Bounded):
     """Corollary G.1 for the loss: sup_t |L(W) - L(limit)| is at most the bound of Theorem 2.3 with twice the exponent.
 
-    A loss is not negative, so the difference is never more than the larger of the two: the bound says something where
-    it is below that.
+    A loss is not negative, so that the difference is at most the larger of the two: the bound says something where it
+    is below that.
 
     Parameters
     ----------
@@ -255,8 +234,7 @@ class LossNearItsLimit(_Bounded):
     probes: ClassVar[tuple[Probe, ...]] = (TrainedNeurons(), TrainLoss())
 
     def conclude(self, setting: Finite) -> Finding:
-        """Compare the difference of losses with the bound, and the bound with the loss."""
-        off, largest = setting.measure().loss, float(np.max(through(setting.run, TrainLoss())))
-        why = f"The loss is {off:.2g} from its limit and at most {largest:.2g}"
-        numbers = {"difference of losses": off, "largest loss": largest}
-        return self._judge(setting.constants(), off, largest, "loss", why, numbers, twice=True)
+        off, most = measure(setting.run).loss, float(np.max(through(setting.run, TrainLoss())))
+        why = f"The loss is {off:.2g} from its limit and at most {most:.2g}"
+        numbers = {"difference of losses": off, "largest loss": most}
+        return self._judge(constants(setting.run), off, most, "loss", why, numbers, twice=True)

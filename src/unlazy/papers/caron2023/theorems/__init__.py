@@ -1,9 +1,10 @@
 """Theorems of caron2023: over-parameterised shallow networks with asymmetrical node scaling.
 
-`kernels` has the mean NTG, its two parts and its random limit, `start` what can be said at t = 0 (section 3, Prop. A.2
-and C.1), `first_step` how features begin to move (section 5), `path` what follows along a run from what is measured
-(Lemmas D.1, D.2, D.4), `guarantees` what can be said before it (Theorems 4.1 and 4.2, Lemmas D.3 and D.5), and
-`constants` the numbers. `margins` and `monitor` hold (a)-(d) of the main theorems against any run.
+NTG is the neural tangent Gram matrix, the tangent kernel on the training inputs. `kernels` has the mean NTG, its two
+parts and its random limit, `start` the statements at t = 0 (section 3, Prop. A.2 and C.1), `first_step` those on the
+first movement of features (section 5), `path` those that follow from what was measured along a run (Lemmas D.1, D.2,
+D.4), `guarantees` those that are known before a run (Theorems 4.1 and 4.2, Lemmas D.3 and D.5), and `constants` the
+numbers. `margins` and `monitor` compare (a)-(d) of the main theorems with any run.
 """
 
 from unlazy.papers.caron2023.theorems.constants import Guarantee, Margins, guarantee, margins, printed_width

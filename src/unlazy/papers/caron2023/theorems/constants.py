@@ -1,8 +1,8 @@
 """The numbers in the theorems of caron2023, and how far a run is from them.
 
 The paper's model is f = Σ_j √λ_j a_j σ(w_j·x/√d) with a_j = ±1 and Σ_j λ_j = 1, trained by gradient flow on ½ Σ_i (y_i
-- f(x_i))². All here is in these units. A run on another loss is the same flow at another speed of time: with the mean
-squared error without the half it passes 2/n as fast.
+- f(x_i))². Everything here is in these units. Other squared losses give the same flow in another unit of time: with the
+mean squared error without the half, time passes 2/n times as fast.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def guarantee(
     largest: float,
     delta: float = 0.05,
 ) -> Guarantee:
-    """Give the width that Theorem 4.1 or 4.2 asks for, and what it guarantees from there on.
+    """Return the width that Theorem 4.1 or 4.2 requires, and what it guarantees from there on.
 
     Parameters
     ----------
     activation
-        ReLU for Theorem 4.1; else |σ'| <= 1 and |σ''| <= M as Theorem 4.2 wants it.
+        ReLU for Theorem 4.1; otherwise one with |σ'| <= 1 and |σ''| <= M, as Theorem 4.2 requires.
     variances
         λ_{m,j} of all m nodes, summing to 1 (``asymmetrical(gamma, weights).node.variances(m)``).
     gamma, kappa
@@ -89,7 +89,7 @@ def guarantee(
 
 
 def printed_width(gamma: float, kappa: float, n: int, d: int, largest: float, delta: float = 0.05) -> float:
-    """Give the width that Theorem 4.1 is printed with: up to twice that of its proof."""
+    """Return the width in the printed Theorem 4.1, which is up to twice that of its proof."""
     square = relu_size(largest, d) ** 2 / (gamma**2 * delta**5)
     return max(
         2**3 * n * math.log(4 * n / delta) / (kappa * d),
@@ -110,7 +110,7 @@ def start_moment(activation: Activation, d: int) -> float:
 
 
 def curvature(activation: Activation) -> float:
-    """M = sup |σ''| over |h| < 20 (Assumption 2.2(b)), kinks left out; infinite where it still grows at the ends."""
+    """M = sup |σ''| over |h| < 20 (Assumption 2.2(b)) except at kinks; infinite if |σ''| is largest at the ends."""
     ends, largest = (-20.0, 20.0), 0.0
     for _ in range(2):  # on a grid, then on one around the largest value
         points = np.linspace(*ends, _POINTS)
@@ -124,21 +124,21 @@ def curvature(activation: Activation) -> float:
 
 
 class Margins(NamedTuple):
-    """How many times over (a)-(d) of Theorem 4.1 or 4.2 are met, time by time: at least 1 where they hold.
+    """The factors by which (a)-(d) of Theorem 4.1 or 4.2 are satisfied, time by time: at least 1 where they hold.
 
-    The theorem promises them only from ``width`` on; narrower networks may well satisfy them, and the margins say so.
+    The theorem guarantees them only from ``width`` on, but narrower networks may well satisfy them.
     """
 
     smallest: np.ndarray  # (a) eig_min(Θ_t) over γ κ_n / 4
-    loss: np.ndarray  # (b) what is left to the loss over the loss
+    loss: np.ndarray  # (b) the bound on the loss over the loss
     weights: np.ndarray  # (c) how far a node may move over how far it has moved, for the worst node
     drift: np.ndarray  # (d) how far the NTG may move over how far it has moved
-    width: float  # that the theorem needs
+    width: float  # the width that the theorem requires
 
     def least(self) -> dict[str, float]:
-        """Give the smallest margin of each after the start: {"a": ..., "b": ..., "c": ..., "d": ...}.
+        """Return the smallest margin of each: {"a": ..., "b": ..., "c": ..., "d": ...}.
 
-        At the start (b) is an equality, and (c) and (d) say nothing.
+        The start is left out for (b), which is an equality there, and for (c) and (d), which say nothing there.
         """
         curves = {"a": self.smallest, "b": self.loss[1:], "c": self.weights[1:], "d": self.drift[1:]}
         return {name: float(np.min(curve, initial=np.inf)) for name, curve in curves.items()}
@@ -178,8 +178,8 @@ def margins(
     resolution
         Relative error of √L, below which a fall of the loss cannot be observed.
 
-    Where the theorem guarantees nothing (γ = 0) margins are infinite, but for (b), which then asks that the loss does
-    not rise. So are those of what has not moved.
+    Where the theorem guarantees nothing (γ = 0), margins are infinite, except for (b), which then requires that the
+    loss does not rise. They are also infinite for what has not moved.
     """
     shares, times, losses, smallest, movement, drift = (
         np.asarray(values, float) for values in (variances, times, losses, smallest, movement, drift)
@@ -188,12 +188,12 @@ def margins(
         one.shape != times.shape for one in (losses, smallest, drift)
     ):
         raise UserError(
-            f"Margins want one loss, eigenvalue and drift per time and one movement per time and node; these are "
-            f"{losses.shape}, {smallest.shape}, {drift.shape} and {movement.shape} for {times.size} times and "
+            "`margins` needs one loss, eigenvalue and drift per time and one movement per time and node, but got "
+            f"shapes {losses.shape}, {smallest.shape}, {drift.shape} and {movement.shape} for {times.size} times and "
             f"{shares.size} nodes."
         )
     if times.size == 0 or times[0] != 0:
-        raise UserError("Margins are taken against the start: the first time must be 0.")
+        raise UserError("`margins` compares a run with its start: the first time must be 0.")
     left = np.exp(-promised.rate * speed * times / 2) + resolution
     return Margins(
         smallest=_over(smallest, np.full(times.shape, promised.smallest)),
@@ -205,6 +205,6 @@ def margins(
 
 
 def _over(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Divide; nothing below is an infinite margin, whatever is above."""
+    """Divide; the quotient by 0 is infinite."""
     above, below = np.broadcast_arrays(above, below)
     return np.divide(above, below, out=np.full(below.shape, np.inf), where=below != 0)

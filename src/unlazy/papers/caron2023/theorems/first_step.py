@@ -1,4 +1,4 @@
-"""Features are learnt from the first step on: the expected change of weights and of the kernel at t = 0 (section 5)."""
+"""The expected rate of change of weights and of the kernel at t = 0 (section 5)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SEEN = 3  # inputs between which the change of the kernel is compared
 def first_weight_step(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
     """-(1/√d) Σ_i x_i g_1(x_i): times λ_{m,j} it is E[dw_j/dt] at t = 0 (Theorem 5.1).
 
-    g_1(x) = E[σ(z) σ'(z)], z ~ N(0, |x|²/d): |x| / √(2πd) for ReLU, by quadrature else. It is 0 where σ is odd.
+    g_1(x) = E[σ(z) σ'(z)], z ~ N(0, |x|²/d), is |x| / √(2πd) for ReLU, 0 for odd σ, and computed by quadrature.
     """
     variances = jnp.mean(x**2, axis=1)
     if isinstance(activation, Relu):
@@ -40,7 +40,7 @@ def first_kernel_step(activation: Activation, x: Float[Array, "n d"], points: Fl
     """Times Σ_j λ_{m,j}² it is E[dΘ(x_k, x_l)/dt] at t = 0 between ``points``, for training inputs x (Theorem 5.2).
 
     -(x_k·x_l / d²) Σ_i ((x_k·x_i) g_2(x_k, x_l, x_i) + (x_l·x_i) g_2(x_l, x_k, x_i)), with g_2 = E[σ''(z_k) σ'(z_l)
-    σ'(z_i) σ(z_i)] by quadrature. Printed with d^(3/2) in place of d²: `printed_kernel_step`. Of cost p² n.
+    σ'(z_i) σ(z_i)] by quadrature, at a cost of p² n. The paper prints d^(3/2) instead of d²: `printed_kernel_step`.
     """
     n, p, d = x.shape[0], points.shape[0], x.shape[1]
     k, other, i = (index.ravel() for index in jnp.meshgrid(jnp.arange(p), jnp.arange(p), jnp.arange(n), indexing="ij"))
@@ -71,7 +71,7 @@ def _velocity(network: TwoLayer, data: Dataset, loss: Loss) -> Array:
 
 
 def _weights(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "2 d"]:
-    """What all nodes do together, and the first: the one with the largest weight."""
+    """Return the velocity of all nodes together, and that of the first, which has the largest weight."""
     moved = _velocity(network, *given)
     return jnp.stack([jnp.sum(moved, axis=0), moved[0]])
 
@@ -89,14 +89,14 @@ def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p
 class WeightsMove(Theorem[tuple[s.Model, float]]):
     """Theorem 5.1: E[dw_j/dt] = -(λ_{m,j}/√d) Σ_i x_i g_1(x_i) at t = 0.
 
-    The right side is `first_weight_step`; the left is a mean over ``draws`` random starts of the network at hand, on
-    its data and loss, of the sum over nodes and of the first. For odd σ, tanh among them, both sides are 0, and so the
-    remark that the expected change does not vanish fails.
+    The right-hand side is `first_weight_step`; the left-hand side is a mean over ``draws`` random starts of the given
+    network, on its data and loss, for the sum over nodes and for the first node. For odd σ, such as tanh, both sides
+    are 0, so that the paper's remark that the expected change does not vanish is wrong for them.
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.1"
     source: ClassVar[str] = f"{s.AUTHORS}, Theorem 5.1"
-    statement: ClassVar[str] = "On average over starts, weights begin to move by as much as their node weighs."
+    statement: ClassVar[str] = "On average over starts, a weight's initial velocity is proportional to its node's λ."
     example: ClassVar[Example] = Example(s.at_start, Relu(), width=32)
     counterexample: ClassVar[Example] = Example(s.at_start, Tanh(), width=32)  # odd: no weight moves on average
     draws: int = eqx.field(static=True, default=2000)
@@ -106,7 +106,6 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare a mean over starts with the formula."""
         made, slope = setting
         mean = s.over_starts(_weights, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(51))
         step = first_weight_step(made.network.activation, made.x)
@@ -117,13 +116,13 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
 class KernelMoves(Theorem[tuple[s.Model, float]]):
     """Theorem 5.2: E[dΘ/dt] at t = 0 is Σ_j λ_{m,j}² times a matrix that depends on the inputs alone.
 
-    The matrix is `first_kernel_step`; the other side is a mean over ``draws`` random starts of the network at hand, on
-    its data and loss, between the first three inputs.
+    The matrix is `first_kernel_step`; the left-hand side is a mean over ``draws`` random starts of the given network,
+    on its data and loss, between the first three inputs.
     """
 
     key: ClassVar[str] = "caron2023/theorem-5.2"
     source: ClassVar[str] = f"{s.AUTHORS}, Theorem 5.2"
-    statement: ClassVar[str] = "On average over starts, the kernel begins to move by as much as Σ λ²."
+    statement: ClassVar[str] = "On average over starts, the kernel's initial velocity is proportional to Σ λ²."
     example: ClassVar[Example] = Example(s.at_start, Tanh(), width=32)
     counterexample: ClassVar[Example] = Example(s.at_start, Relu(), width=32)  # no second derivative
     draws: int = eqx.field(static=True, default=4000)
@@ -136,7 +135,6 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
         return setting
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare a mean over starts with the formula."""
         made, slope = setting
         mean = s.over_starts(_kernel, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(52))
         each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])
@@ -167,5 +165,5 @@ def _equal(mean: s.Mean, predicted: np.ndarray, what: str) -> Finding:
         f"Over {mean.draws} starts |E {what}| = {numbers['measured size']:.3g} ± {numbers['standard error']:.2g}; the "
         f"formula gives {numbers['predicted size']:.3g}."
     )
-    note = "That is too small to be distinguished from 0 by so many draws."
+    note = "That is too small to be distinguished from 0 with this number of draws."
     return Finding.judge(margin >= 1, why, margin, numbers, vacuous=clear < _CLEAR, if_vacuous=note)

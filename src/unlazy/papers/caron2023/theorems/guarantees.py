@@ -1,11 +1,11 @@
-"""What caron2023 guarantees before a run: (a)-(d) for all times, if the network is wide enough (section 4, D.3, D.5).
+"""What caron2023 guarantees before a run: (a)-(d) at all times, if the network is wide enough (section 4, D.3, D.5).
 
 (a) eig_min(Θ_t) >= γ κ_n / 4, (b) L_t <= L_0 e^(-γ κ_n t / 2), (c) |w_tj - w_0j| <= reach √λ_j, (d) a bound on ‖Θ_t -
 Θ_0‖.
 
-The lemmas take |y - u_0| as it is at the start, so that they apply to targets near the first outputs; the theorems
-bound it for any targets, and require widths that no ReLU network has in practice. `monitor` compares (a)-(d) with any
-run, wide or not.
+The lemmas use |y - u_0| at the start, so that they apply to targets near the first outputs; the theorems bound it for
+any targets, and require widths that no ReLU network has in practice. `monitor` compares (a)-(d) with any run, wide or
+not.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Promised = tuple[s.Model, float, Guarantee]  # the paper's model, ω of its loss
 
 
 class _Guarantee(WithProbability[Promised]):
-    """(a)-(d) for all times, by some formula, if the network is wide enough."""
+    """(a)-(d) at all times, if the network is wide enough."""
 
     probes: ClassVar[tuple[Probe, ...]] = s.PROBES
     knows = staticmethod(s.is_known)
     _activation = staticmethod(s.relu)  # Assumption 2.2(a), or `smooth` for (b)
 
     def _promise(self, made: s.Model) -> Guarantee:
-        """Return the width that is needed, and what follows: by default that of Theorems 4.1 and 4.2."""
+        """Return the required width and the bounds: by default those of Theorems 4.1 and 4.2."""
         return _any_targets(made, self.delta)
 
     def read(self, run: Trajectory) -> Reading[Promised | None]:
@@ -57,13 +57,12 @@ class _Guarantee(WithProbability[Promised]):
         return made, slope, promised
 
     def conclude(self, setting: Promised) -> Finding:
-        """Compare (a)-(d) with the run at every time."""
         made, slope, promised = setting
         path = s.path(made, slope)
         least = margins(promised, made.variances, *path[:5], resolution=path.blur).least()
         margin = min(least.values())
         left = math.exp(-promised.rate * float(path.times[-1]) / 2) + path.blur
-        fallen = 1 - left**2  # that is promised, and that the run can show
+        fallen = 1 - left**2  # the guaranteed fall, as far as the run can resolve it
         numbers = {f"margin of ({name})": value for name, value in least.items()} | {
             "width": float(made.variances.size),
             "width needed": promised.width,
@@ -72,9 +71,9 @@ class _Guarantee(WithProbability[Promised]):
             "promised fall": fallen,
             "slack in √L": path.resolution,
         }
-        kept = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
-        why = f"Bounds are met by these factors: {kept}. The loss is guaranteed to fall by at least {fallen:.2%}."
-        unlucky = f"Over random starts this may happen with probability {self.delta:g} at most."
+        factors = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
+        why = f"The bounds hold by these factors: {factors}. The loss is guaranteed to fall by at least {fallen:.2%}."
+        unlucky = f"Over random starts this happens with probability {self.delta:g} at most."
         says = {"vacuous": fallen < LITTLE, "if_vacuous": "That says nothing.", "if_fails": unlucky}
         return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)
 
@@ -82,8 +81,8 @@ class _Guarantee(WithProbability[Promised]):
 class ReluPathSuffices(_Guarantee):
     """Lemma D.3: (a)-(d) for ReLU, if m >= max(8n log(4n/δ)/(dκ), 8n Σc/(dκ), 256 n² Σc/(dκ)²).
 
-    R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ² c_j / 64 is known once the network is drawn; c_j is as small as R'_j
-    < R_j lets it be.
+    R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ² c_j / 64 is known once the network is drawn; c_j is chosen as small
+    as this inequality allows.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.3"
@@ -107,8 +106,8 @@ class ReluPathSuffices(_Guarantee):
 class SmoothPathSuffices(_Guarantee):
     """Lemma D.5: (a)-(d) for smooth σ, if m >= max(8n log(2n/δ)/(dκ), n M² δ² S/(8d²κ), 4n² M² δ² S/(d³κ²)), S = Σ c².
 
-    R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ c_j / 8 is known once the network is drawn; c_j is as small as that
-    lets it be.
+    R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ c_j / 8 is known once the network is drawn; c_j is chosen as small as
+    this inequality allows.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.5"
@@ -132,8 +131,8 @@ class SmoothPathSuffices(_Guarantee):
 class ReluConverges(_Guarantee):
     """Theorem 4.1: ReLU networks of width 2^34 n^6 D_0² / (κ^6 d^5 γ² δ^5) and more satisfy (a)-(d).
 
-    With probability 1 - δ. Since κ d <= ½ and D_0² >= 2/d that is 2^41 n^6 at least. The width is that of the proof;
-    printed is twice as much.
+    With probability 1 - δ. Since κ d <= ½ and D_0² >= 2/d, the width is at least 2^41 n^6. It is that of the proof; the
+    printed one is twice as large.
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.1"
@@ -147,8 +146,8 @@ class ReluConverges(_Guarantee):
 class SmoothConverges(_Guarantee):
     """Theorem 4.2: smooth networks of width 2^15 n^4 M² (C² + C_1) / (κ^4 d^4 γ² δ) and more satisfy (a)-(d).
 
-    With probability 1 - δ. Within reach where n is small, d large (so that κ d is near 1 and C_1 of order 1/d) and
-    targets are small.
+    With probability 1 - δ. The width is feasible if n is small, d is large (so that κ d is near 1 and C_1 of order 1/d)
+    and targets are small.
     """
 
     key: ClassVar[str] = "caron2023/theorem-4.2"
@@ -160,18 +159,19 @@ class SmoothConverges(_Guarantee):
 
 
 def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
-    """Compare (a)-(d) of Theorem 4.1 or 4.2 with a run of any width, time by time, and give the width that is needed.
+    """Compare (a)-(d) of Theorem 4.1 or 4.2 with a run of any width, time by time, and return the required width.
 
-    The run must be observed with the probes of ``theory.needs``; for stored numbers there is `margins`.
+    The run must have the probes of ``theory.needs``; for stored numbers use `margins`. ``delta`` is the failure
+    probability.
     """
     conditions, made = read_all(s.start(run))
     if made is None or not isinstance(run.loss, Squared):
         unmet = [str(one) for one in conditions if not one.met] or ["squared loss"]
-        raise UserError(f"This run is not one of caron2023's, so it has no margins. Not met: {'; '.join(unmet)}.")
+        raise UserError(f"Theorems 4.1 and 4.2 of caron2023 do not describe this run. Not met: {'; '.join(unmet)}.")
     missing = [probe for probe in s.PROBES if through(run, probe) is None]
     if missing or not (run.times.size and run.times[0] == 0):
         raise UserError(
-            "Margins need a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
+            "`monitor` needs a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
         )
     path = s.path(made, loss_slope(run.loss, run.data.n))
     return margins(_any_targets(made, delta), made.variances, *path[:5], resolution=path.blur)

@@ -23,7 +23,7 @@ from unlazy.networks import Asymmetrical, FirstNodes, NodeKernels, TwoLayer, wit
 def mean_ntg(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
     """Θ*(x, x') = (x·x'/d) E[σ'(w·x/√d) σ'(w·x'/√d)], w ~ N(0, I) (eq. 9).
 
-    In closed form for ReLU and erf, by quadrature for other smooth ones. It depends on neither width nor scaling.
+    In closed form for ReLU and erf, by quadrature for other smooth activations. It does not depend on width or scaling.
     """
     return np.asarray(NodeKernels(activation).tangent(x, x), float)
 
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 def parts(network: TwoLayer, x: Float[Array, "n d"]) -> Parts:
     """Split the NTG of a network with one output by its node variances, λ = λ^(1) + λ^(2) (eq. 14).
 
-    Each part is a structured sum as the NTG itself: one product over neurons, nothing of size n x n x m.
+    Each part is computed as the NTG itself, by one product over neurons, without arrays of size n x n x m.
     """
     squares = network.s**2
     symmetric = asymmetrical_nodes(network).gamma * jnp.mean(squares)
@@ -77,7 +77,7 @@ class Limit(NamedTuple):
     """The NTG of infinitely many nodes, as far as the first m determine it (Prop. 3.3)."""
 
     ntg: np.ndarray  # E[Θ_∞ | w_1 ... w_m]
-    rest: float  # root mean square distance of Θ_∞ from it, by the nodes that are not there
+    rest: float  # root mean square distance of Θ_∞ from it, due to the nodes after the m-th
 
 
 def limit_ntg(network: TwoLayer, x: Float[Array, "n d"]) -> Limit:
@@ -98,8 +98,8 @@ def limit_ntg(network: TwoLayer, x: Float[Array, "n d"]) -> Limit:
 def distance_to_limit(network: TwoLayer, x: Float[Array, "n d"]) -> float:
     """Root mean square, over starts, of ‖Θ_m - E[Θ_∞ | w_1 ... w_m]‖_F: what Prop. 3.3 says vanishes as m grows.
 
-    Both are sums over the same nodes, with weights λ_{m,j} and (1-γ) λ̃_j. They differ by γ/m, and by what the weights
-    of nodes after the m-th were worth.
+    Both are sums over the same nodes, with weights λ_{m,j} and (1-γ) λ̃_j. They differ by γ/m, and by the share of the
+    weights that nodes after the m-th have.
     """
     node = asymmetrical_nodes(network)
     apart = node.variances(network.width) - (1 - node.gamma) * _tilde(network)
@@ -107,7 +107,7 @@ def distance_to_limit(network: TwoLayer, x: Float[Array, "n d"]) -> float:
 
 
 def asymmetrical_nodes(network: TwoLayer) -> Asymmetrical:
-    """Give the node weights of eq. 1; scalings that treat all nodes alike are those with γ = 1."""
+    """Return the node weights of eq. 1; scalings with equal nodes have γ = 1."""
     node = network.scaling.node
     return node if isinstance(node, Asymmetrical) else Asymmetrical(1.0, FirstNodes(1))
 

@@ -1,6 +1,6 @@
-"""Along a path: what follows from eigenvalues and distances that are measured (Lemmas D.1, D.2 and D.4).
+"""Along a run: what follows from measured eigenvalues and distances (Lemmas D.1, D.2 and D.4).
 
-The main theorems ask for widths out of reach. These lemmas are the steps of their proofs, and apply to any network.
+The main theorems require widths that are not feasible. These lemmas, steps of their proofs, apply to any network.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from unlazy.theory.hypotheses import gaussian_start
 class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
-    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any observed
-    time: observe often, because the eigenvalue in between is not known.
+    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any observed time. Observe
+    often: between the observed times the eigenvalue is not known.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"
@@ -50,7 +50,6 @@ class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
         return made, slope
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        """Compare loss and weights with the smallest eigenvalue observed."""
         made, path = setting[0], s.path(*setting)
         zeta = 2 * float(path.smallest.min())
         decay = Fall(path.times, path.losses, path.resolution, path.rounding).against(zeta, stepwise=False)
@@ -64,7 +63,7 @@ class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
         }
         if decay.margin is not None:
             numbers["margin of the loss"] = decay.margin
-        why = f"{decay.why} No weight moves farther than {1 / margin:.2g} of what it may."
+        why = f"{decay.why} No weight moves farther than {1 / margin:.2g} times its bound."
         stay = bool(np.all(moved <= allowed * (1 + 1e-6)))
         verdict = decay.verdict if stay else Verdict.FAILS
         return Finding(verdict, why, margin if decay.margin is None else min(margin, decay.margin), numbers)
@@ -73,9 +72,9 @@ class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
 class ReluKernelStays(WithProbability[s.Model]):
     """Lemma D.2: while |w_j - w_0j| <= δ² c_j / 4, ‖Θ^(k) - Θ_0^(k)‖ <= (n/d) (Σ_j λ^(k) c_j + 2 √(γ_k Σ_j λ^(k) c_j)).
 
-    With probability 1 - δ over the start, for ReLU, both parts k of eq. 14 and all W at once. Checked where the run
-    ended, with c_j = c √λ_j and c as small as the run allows. γ_1 = γ and γ_2 = 1 - γ under the root are the proof's;
-    printed is 1.
+    With probability 1 - δ over the start, for ReLU, for both parts k of eq. 14 and all W at once. It is checked at the
+    end of the run, with c_j = c √λ_j and c as small as the run allows. γ_1 = γ and γ_2 = 1 - γ under the root are those
+    of the proof; the paper prints 1.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.2"
@@ -92,7 +91,6 @@ class ReluKernelStays(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the change of both parts with their bounds."""
         moved, shares = _moved(setting), np.sqrt(setting.variances)
         carries = shares > 0
         reach = float(np.max(moved[carries] / shares[carries]))
@@ -106,9 +104,9 @@ class ReluKernelStays(WithProbability[s.Model]):
 class SmoothKernelStays(Theorem[s.Model]):
     """Lemma D.4: while |w_j - w_0j| <= c_j / 2, ‖Θ^(k) - Θ_0^(k)‖ <= n M² S/(4d²) + (n M / d^(3/2)) √(γ_k S).
 
-    S = Σ_j λ^(k) c_j². For smooth activations, both parts k of eq. 14, without any luck. Checked where the run ended,
-    with c_j twice the distance that node j has moved. γ_1 = γ and γ_2 = 1 - γ under the root are the proof's; printed
-    is 1.
+    S = Σ_j λ^(k) c_j². For smooth activations and both parts k of eq. 14, with certainty. It is checked at the end of
+    the run, with c_j twice the distance that node j has moved. γ_1 = γ and γ_2 = 1 - γ under the root are those of the
+    proof; the paper prints 1.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.4"
@@ -124,7 +122,6 @@ class SmoothKernelStays(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the change of both parts with their bounds."""
         bend, each = curvature(setting.network.activation), 2 * _moved(setting)
         n, d = setting.n, setting.d
         bounds = [
@@ -135,7 +132,7 @@ class SmoothKernelStays(Theorem[s.Model]):
 
 
 def _moved(made: s.Model) -> np.ndarray:
-    """Return how far the weights of each node are from their start where the run ended."""
+    """Return the distance of each node's weights from their start at the end of the run."""
     return np.asarray(made.run.final.movement(made.network)["hidden"], float)
 
 
@@ -145,14 +142,14 @@ def _sums(made: s.Model, each: np.ndarray) -> list[tuple[float, float]]:
 
 
 def _in_reach(made: s.Model, radii: np.ndarray) -> float:
-    """(1/d) Σ_ij |x_i|² λ_j [|w_0j·x_i| <= r_j |x_i|]: what gates can change while weights stay within r_j."""
+    """(1/d) Σ_ij |x_i|² λ_j [|w_0j·x_i| <= r_j |x_i|]: bounds what gates can change while weights stay within r_j."""
     norms = jnp.linalg.norm(made.x, axis=1)
     near = jnp.abs(made.x @ made.w.T) <= norms[:, None] * jnp.asarray(radii, norms.dtype)[None, :]
     return float((norms**2) @ near.astype(norms.dtype) @ jnp.asarray(made.variances, norms.dtype)) / made.d
 
 
 def _stays(made: s.Model, bounds: list[float], more: dict[str, float]) -> Finding:
-    """Compare both parts of the kernel at both ends, and the smallest eigenvalue with what is left of one."""
+    """Compare the change of both parts of the kernel, and its smallest eigenvalue, with their bounds."""
     ends = made.network, cast(TwoLayer, made.run.final)
     before, after = (parts(network, made.run.data.x) for network in ends)
     changes = [float(np.linalg.norm(b - a, 2)) / made.unit for a, b in zip(before, after, strict=True)]
@@ -172,11 +169,11 @@ def _stays(made: s.Model, bounds: list[float], more: dict[str, float]) -> Findin
     } | more
     margin = _ratio(np.array(bounds) + slack, np.array(changes))
     why = (
-        f"The symmetric part of Θ has moved by {changes[0]:.2g}, the rest by {changes[1]:.2g}; allowed were "
+        f"The symmetric part of Θ has changed by {changes[0]:.2g}, the rest by {changes[1]:.2g}; the bounds are "
         f"{bounds[0]:.2g} and {bounds[1]:.2g}."
     )
     weak = bounds[0] >= made.gamma * largest and bounds[1] >= (1 - made.gamma) * largest
-    note = f"No kernel of these inputs can move by more than {largest:.2g}, so that this says nothing."
+    note = f"No kernel of these inputs can change by more than {largest:.2g}, so that this says nothing."
     return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 

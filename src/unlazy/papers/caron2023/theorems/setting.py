@@ -1,4 +1,4 @@
-"""A run in the notation of caron2023: which runs the paper's equations describe, in which units, and small ones.
+"""A run in the notation of caron2023: which runs the paper's equations describe, in which units, and small examples.
 
 The paper's model is f = Σ_j √λ_j a_j σ(w_j·x/√d) with a_j = ±1 and Σ_j λ_j = 1, trained by gradient flow on ½ |y - f|².
 A two-layer network with one output and read-outs ±c is this model in other units: with Λ = Σ_j (s_j c)², λ_j = (s_j c)²
@@ -74,7 +74,7 @@ class Model:
 
     @functools.cached_property
     def rounding(self) -> float:
-        """An NTG's eigenvalues below this are indistinguishable from 0: its largest is at most Σ_i |x_i|² / d."""
+        """Eigenvalues of an NTG below this are indistinguishable from 0: the largest is at most Σ_i |x_i|² / d."""
         return 10 * self.n * self.precision * float(jnp.sum(self.x**2)) / self.d
 
 
@@ -175,7 +175,7 @@ def smooth(made: Model) -> Iterator[Hypothesis]:
     yield Hypothesis("an activation without kinks", not sigma.kinks)
     yield slopes_at_most_one(made)
     bend = curvature(sigma)
-    yield Hypothesis("σ'' bounded and not 0 everywhere, so that σ is no polynomial", 0 < bend < np.inf, bend)
+    yield Hypothesis("σ'' bounded and not 0 everywhere, so that σ is not a polynomial", 0 < bend < np.inf, bend)
 
 
 def either(made: Model) -> Iterator[Hypothesis]:
@@ -185,7 +185,7 @@ def either(made: Model) -> Iterator[Hypothesis]:
 
 
 def slopes_at_most_one(made: Model) -> Hypothesis:
-    """Require |σ'| <= 1, which is all that lemmas along a path require of an activation."""
+    """Require |σ'| <= 1: lemmas along a path require nothing else of an activation."""
     found = made.network.activation.lipschitz
     return Hypothesis("|σ'| <= 1", found <= 1 + 10 * made.precision, found, 1)
 
@@ -199,7 +199,7 @@ def positive_mean(made: Model) -> tuple[Hypothesis, Hypothesis]:
     )
 
 
-# Where targets lie near the first outputs hardly a gate switches, and steps that solve the residual are exact.
+# Where targets are near the first outputs, few gates switch, and exponential steps are almost exact.
 _FLOW = GradientFlow(loss=Squared("sum"), tolerance=1e-5, method="exponential")
 
 
@@ -214,16 +214,9 @@ def three_points(
 ) -> Trajectory:
     """Train on three unit vectors in four dimensions, almost at right angles: κ_n is about as large as it can be.
 
-    Parameters
-    ----------
-    activation, scaling, width
-        Those of the network; half of the weight of the nodes follows Zipf's law if no scaling is given.
-    near
-        Distance of the targets from the first outputs.
-    parallel
-        Whether one input is half of another.
-    train
-        Whether to train the network, or to return the run before its first step.
+    Without a scaling, γ = 0.5 and the other half of the node variances follows Zipf's law. ``near`` is the distance of
+    the targets from the first outputs; with ``parallel`` one input is half of another; without ``train`` the run ends
+    at its start.
     """
     x = jnp.eye(3, 4) + 0.1 * jnp.array([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, -1.0, 1.0], [-1.0, 1.0, 0.0, -1.0]])
     x = x / jnp.linalg.norm(x, axis=1, keepdims=True)
@@ -243,14 +236,14 @@ at_start = functools.partial(three_points, train=False)
 
 
 def two_points() -> Trajectory:
-    """Train on two unit vectors at right angles among 500 dimensions, with small targets: Theorem 4.2 applies."""
+    """Train on two orthogonal unit vectors in 500 dimensions, with small targets: Theorem 4.2 applies."""
     data = Dataset(jnp.eye(2, 500), jnp.array([0.01, -0.005]), name="two points")
     network = TwoLayer(20_000, 500, scaling=asymmetrical(0.9, Zipf(0.5)), key=jax.random.key(0))
     return _FLOW(network, data, (0.0, 50.0, 500.0, 2500.0), list(PROBES))
 
 
-_CHANCE = 1e-6  # that a true equation is called false
-_WORK = 1e11  # products of weights and inputs for all draws together: some ten seconds
+_CHANCE = 1e-6  # probability of rejecting an equation that is true
+_WORK = 1e11  # products of weights and inputs for all draws together: about ten seconds
 
 
 class Mean(NamedTuple):
@@ -261,14 +254,14 @@ class Mean(NamedTuple):
     draws: int
 
     def against(self, predicted: np.ndarray) -> float:
-        """Give how many times the largest deviation from ``predicted`` fits into what chance allows for all entries."""
+        """Return the deviation from ``predicted`` that chance allows over the largest one found, for all entries."""
         allowed = -float(ndtri(_CHANCE / (2 * self.value.size)))
         apart = np.abs(self.value - predicted)
         worst = np.max(np.divide(apart, self.error, out=np.where(apart > 0, np.inf, 0.0), where=self.error > 0))
         return allowed / worst if worst > 0 else np.inf
 
     def resolved(self, predicted: np.ndarray) -> float:
-        """Give the size of what is predicted, in standard errors: below a few it cannot be distinguished from 0."""
+        """Return the predicted size in standard errors: below a few it cannot be distinguished from 0."""
         return float(np.linalg.norm(predicted) / max(np.linalg.norm(self.error), 1e-300))
 
 
@@ -283,8 +276,8 @@ def over_starts(
 ) -> Mean:
     """Average ``observe(network, given)`` over starts of the network: w ~ N(0, I), read-outs of random sign.
 
-    Each draw counts twice, with all signs turned over as well: what is odd in them then has no noise. ``observe`` is to
-    be a module-level function, so that it is compiled once. Large networks on many ``samples`` get fewer draws.
+    Each draw is used twice, the second time with all signs reversed, which removes the noise of odd terms. ``observe``
+    must be a module-level function, so that it is compiled once. Large networks on many ``samples`` get fewer draws.
     """
     draws = min(draws, max(10, int(_WORK / (made.w.size * samples))))
     total, squares = _sums(observe, made.network, made.w, given, jax.random.split(key, draws))

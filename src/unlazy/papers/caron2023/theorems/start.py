@@ -20,7 +20,7 @@ from unlazy.papers.caron2023.theorems import setting as s
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability, require
 from unlazy.theory.hypotheses import gaussian_start
 
-_SEEN = 64  # inputs on which laws over random starts are compared: they hold on any
+_SEEN = 64  # inputs on which laws over random starts are compared: they hold for any inputs
 
 
 class MeanKernelPositive(Theorem[s.Model]):
@@ -41,7 +41,6 @@ class MeanKernelPositive(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare κ_n with rounding."""
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
         why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
@@ -52,8 +51,8 @@ class MeanKernelPositive(Theorem[s.Model]):
 class KernelNearItsLimit(WithProbability[s.Model]):
     """Prop. 3.3: Θ_m(W_0) → Θ_∞ = γ Θ* + (1-γ) Σ_j λ̃_j A_j, by the mean square of the distance.
 
-    E‖Θ_m - E[Θ_∞ | w_1 ... w_m]‖_F² is known exactly (`distance_to_limit`), so the distance at hand is within 1/√δ of
-    its root, with probability 1 - δ. Nodes after the m-th add what ``rest`` says.
+    E‖Θ_m - E[Θ_∞ | w_1 ... w_m]‖_F² is known exactly (`distance_to_limit`), so with probability 1 - δ the distance of
+    the given network is at most 1/√δ times its root. Nodes after the m-th add ``rest``.
     """
 
     key: ClassVar[str] = "caron2023/proposition-3.3"
@@ -69,7 +68,6 @@ class KernelNearItsLimit(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the distance with what it is on average."""
         network, x = setting.network, setting.run.data.x[:_SEEN]
         limit = kernels.limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
@@ -81,7 +79,7 @@ class KernelNearItsLimit(WithProbability[s.Model]):
             f"|Θ_m - Θ_∞| = {distance:.3g}, on average over starts {expected:.3g}, where |Θ_∞| = {size:.3g}; nodes "
             f"after the {network.width}th move Θ_∞ by {limit.rest:.2g}."
         )
-        note = f"The bound {bound:.3g} is larger than the limit: too narrow to be near it."
+        note = f"The bound {bound:.3g} is larger than the limit: the network is too narrow to be near it."
         margin = bound / max(distance, 1e-300)
         return Finding.judge(distance <= bound, why, margin, numbers, vacuous=bound > size, if_vacuous=note)
 
@@ -90,12 +88,12 @@ class KernelVaries(Theorem[s.Model]):
     """Eq. 12: E‖Θ_∞ - Θ*‖_F² = C_0 (1-γ)² Σ_j λ̃_j², at width m C_0 Σ_j λ_{m,j}².
 
     The second, of which the first is the limit (Prop. A.2), is compared with a mean over ``draws`` random starts of the
-    network at hand.
+    given network.
     """
 
     key: ClassVar[str] = "caron2023/eq-12"
     source: ClassVar[str] = f"{s.AUTHORS}, eq. 12"
-    statement: ClassVar[str] = "How much the NTG varies from start to start is set by the sum of squared node weights."
+    statement: ClassVar[str] = "The variance of the NTG over starts is proportional to the sum of squared node weights."
     example: ClassVar[Example] = Example(s.at_start, Relu())
     counterexample: ClassVar[Example] = Example(s.at_start, Relu(), multilayer_mean_field)  # another feature scale
     draws: int = eqx.field(static=True, default=1000)
@@ -105,7 +103,6 @@ class KernelVaries(Theorem[s.Model]):
         return _law(run, s.model)
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare a mean over starts with the formula."""
         x, sigma = setting.x[:_SEEN], setting.network.activation
         node, constant = kernels.asymmetrical_nodes(setting.network), kernels.node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
@@ -124,7 +121,7 @@ class KernelVaries(Theorem[s.Model]):
             f"E|Θ - Θ*|² = {measured:.3g} ± {float(mean.error):.2g} over {mean.draws} starts; the formula gives "
             f"{predicted:.3g} at this width and {limit:.3g} at infinite width."
         )
-        weak, note = mean.resolved(np.asarray(predicted)) < 5, "So many draws cannot distinguish it from 0."
+        weak, note = mean.resolved(np.asarray(predicted)) < 5, "This number of draws cannot distinguish it from 0."
         return Finding.judge(margin >= 1, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 
@@ -136,13 +133,13 @@ def _variation(network: TwoLayer, given: tuple[Array, Array, float]) -> Array:
 class NodeSums(Theorem[s.Model]):
     """Prop. A.2: Σ λ = 1, √(γm) <= Σ √λ <= √m, and Σ λ^r within the bounds whose common limit is (1-γ)^r Σ λ̃^r.
 
-    The last, eq. 17, is checked by the two inequalities of its proof, for r = 3/2 and r = 2. Printed as an equivalence
-    it fails for γ = 1, where one side is m^(1-r) and the other 0.
+    The last, eq. 17, is checked by the two inequalities of its proof, for r = 3/2 and r = 2. As printed, an
+    equivalence, it is wrong for γ = 1, where one side is m^(1-r) and the other 0.
     """
 
     key: ClassVar[str] = "caron2023/proposition-a.2"
     source: ClassVar[str] = f"{s.AUTHORS}, Proposition A.2"
-    statement: ClassVar[str] = "Node weights sum to 1, and their powers to what the asymmetric share makes of them."
+    statement: ClassVar[str] = "Node weights sum to 1; sums of their powers tend to those of the asymmetric part."
     example: ClassVar[Example] = Example(s.at_start, Relu())
     counterexample: ClassVar[Example] = Example(s.at_start, Relu(), mean_field)  # nodes of size 1/m
 
@@ -153,7 +150,6 @@ class NodeSums(Theorem[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare sums and bounds."""
         lam, m = setting.variances, setting.variances.size
         node, root = kernels.asymmetrical_nodes(setting.network), float(np.sum(np.sqrt(lam)))
         ratios = [math.sqrt(m) / root, root / max(math.sqrt(setting.gamma * m), 1e-300)]
@@ -175,7 +171,7 @@ class NodeSums(Theorem[s.Model]):
 class StartConcentrates(WithProbability[s.Model]):
     """Prop. C.1: eig_min(Θ_m) >= eig_min(Θ^(1)) > γ κ_n / 2 with probability 1 - δ if m >= 8 n log(n/δ) / (κ_n d).
 
-    The n in front of the logarithm bounds eig_max(X X^T), which is taken itself: it asks for less.
+    The n in front of the logarithm bounds eig_max(X X^T), which is used instead: this requires a smaller width.
     """
 
     key: ClassVar[str] = "caron2023/proposition-c.1"
@@ -195,7 +191,6 @@ class StartConcentrates(WithProbability[s.Model]):
         return made
 
     def conclude(self, setting: s.Model) -> Finding:
-        """Compare the eigenvalues."""
         split = kernels.parts(setting.network, setting.run.data.x)
         part = float(np.linalg.eigvalsh(split.symmetric)[0]) / setting.unit
         whole = float(np.linalg.eigvalsh(split.symmetric + split.rest)[0]) / setting.unit
@@ -210,8 +205,8 @@ class StartConcentrates(WithProbability[s.Model]):
             "printed width": 8 * setting.n * math.log(setting.n / self.delta) / (setting.kappa * setting.d),
         }
         why = (
-            f"Found eig_min(Θ) = {whole:.3g} and for its symmetric part {part:.3g}, where more than γ κ_n / 2 = "
-            f"{bound:.3g} was wanted."
+            f"Found eig_min(Θ) = {whole:.3g} and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
+            f"{bound:.3g}."
         )
         return Finding.judge(holds, why, part / bound, numbers)
 

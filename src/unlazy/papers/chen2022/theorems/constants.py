@@ -1,7 +1,7 @@
-"""The numbers of chen2022, explicit and checked.
+"""The constants of chen2022, explicit and checked.
 
-The paper proves that constants exist; here they are. Where its own proof is in error the corrected form stands under
-the plain name and the printed one under a name that says so (see `docs/errata.md`).
+The paper proves that constants exist; here they are made explicit. Where a proof is in error, the corrected form has
+the plain name, and the name of the printed form says so (see `docs/errata.md`).
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def _mass(left: float | np.ndarray, right: float | np.ndarray, deviation: np.nda
 
 
 def printed_middle_mass(interval: ActiveInterval, low: float, high: float) -> float:
-    """2 K(I, G_min, G_max) of Lemma 3 as printed, meant to lie below every π(I_0; G_aa); it need not (eq. 71)."""
+    """2 K(I, G_min, G_max) of Lemma 3 as printed: meant as a lower bound on every π(I_0; G_aa), which it is not."""
     reach = max(abs(interval.left), abs(interval.right))
     return (interval.right - interval.left) / (3 * math.sqrt(2 * math.pi) * high) * math.exp(-reach / low**2)
 
 
 def start_size(activation: Activation, variance: float | np.ndarray) -> np.ndarray:
-    """Size s = |σ(0)| + L_σ √variance: E[σ(h)^(2k)] <= s^(2k) (2k-1)!! for h ~ N(0, variance), as of a Gaussian.
+    """Size s = |σ(0)| + L_σ √variance: E[σ(h)^(2k)] <= s^(2k) (2k-1)!! for h ~ N(0, variance), as for a Gaussian.
 
-    By Minkowski's inequality for |σ(h)| <= |σ(0)| + L_σ |h|. So c σ(h), with c = ±ĉ by a fair coin, is sub-Gaussian
-    with variance proxy ĉ² s² (compare even moments), which makes eq. 62-63 explicit; they forget σ(0).
+    By Minkowski's inequality for |σ(h)| <= |σ(0)| + L_σ |h|. So c σ(h), with c = ±ĉ with equal probabilities, is
+    sub-Gaussian with variance proxy ĉ² s² (compare even moments). This makes eq. 62-63 explicit, which omit σ(0).
     """
     return abs(float(activation(jnp.zeros(())))) + activation.lipschitz * np.sqrt(variance)
 
 
 class Requirements(NamedTuple):
-    """What a theorem asks for, and what it gives then."""
+    """What a theorem requires, and the rate that it then guarantees."""
 
     interval: ActiveInterval
     share: float  # K: the share of neurons that start in the middle third, at least
@@ -78,20 +78,21 @@ def requirements(
     interval: ActiveInterval,
     random: bool = False,
 ) -> Requirements:
-    """The numbers of Theorem 1 for a Gram matrix G, or of Theorems 2 and 3 (``random``) for its limit Ḡ.
+    """Compute the constants of Theorem 1 for a Gram matrix G, or of Theorems 2 and 3 (``random``) for its limit Ḡ.
 
     Theorem 1, for failure probability δ, half of it for each of two events:
 
     - the share η̃^0 exceeds K = ½ min_a π(I_0; G_aa) if m >= log(2n/δ) / (2 K²) (Lemma 3, Hoeffding);
     - |f^0(x_a)| <= (√2 - 1) |y| / √n for all a, and therefore L^0 <= ½ (|f^0| + |y|)² <= |y|² (Lemma 2), if
-      m >= 2 n ĉ² s² log(4n/δ) / ((√2 - 1)² |y|²) with s of `start_size` at G_max. The factor n is missing in print,
-      where a union bound over n points is applied to a sum of squares without dividing it (eq. 64).
+      m >= 2 n ĉ² s² log(4n/δ) / ((√2 - 1)² |y|²) with s of `start_size` at G_max. The printed condition lacks the
+      factor n: eq. 64 applies a union bound over n points to a sum of squares without dividing it.
 
-    If then κ |y| / ĉ <= ½ K^(3/2), Lemma 1 keeps η^t >= 2^(-2/3) K for ever, and eq. 50 gives the rate 2^(1/3) ĉ² λ_min
+    If then κ |y| / ĉ <= ½ K^(3/2), Lemma 1 gives η^t >= 2^(-2/3) K for all t, and eq. 50 the rate 2^(1/3) ĉ² λ_min
     K_σ'² K (eq. 60).
 
-    Theorems 2 and 3 allow G to differ from Ḡ by λ_min(Ḡ)/2: eigenvalues and diagonal may be off by a factor 2 each way,
-    so κ may be 4 times as large, K is the smallest over [Ḡ_min/2, 2 Ḡ_max], λ_min half; each event has δ/4.
+    Theorems 2 and 3 allow G to differ from Ḡ by λ_min(Ḡ)/2. Eigenvalues and diagonal entries may then differ by a
+    factor 2 in either direction, so that κ may be 4 times as large, K is the smallest over [Ḡ_min/2, 2 Ḡ_max], λ_min is
+    halved, and each event has the probability δ/4.
     """
     low, high = (variances[0] / 2, 2 * variances[1]) if random else variances
     # As a function of the variance the mass rises and then falls, so its least value is at an end.
@@ -109,7 +110,7 @@ def requirements(
 
 
 def concentration_bound(sizes: np.ndarray, features: float, delta: float) -> float:
-    """‖G - Ḡ‖ of D random features is at most this with probability 1 - δ: Lemma 4 with its constants.
+    """Compute a bound on ‖G - Ḡ‖ of D random features that holds with probability 1 - δ: Lemma 4 with constants.
 
     With s_a of `start_size` the moments of X = φ(x_a) φ(x_b) are E|X|^k <= (s_a s_b)^k (2k-1)!!, which is at most
     (k!/2) 3 (s_a s_b)² (2 s_a s_b)^(k-2). Bernstein's inequality (Boucheron, Lugosi and Massart 2013, Theorem 2.10,
@@ -122,7 +123,7 @@ def concentration_bound(sizes: np.ndarray, features: float, delta: float) -> flo
 
 
 def features_needed(sizes: np.ndarray, distance: float, delta: float) -> float:
-    """D from which on `concentration_bound` is at most ``distance``: D_min(δ, u) of Condition 1."""
+    """Compute the D from which on `concentration_bound` is at most ``distance``: D_min(δ, u) of Condition 1."""
     n = sizes.size
     t = math.log(n * (n + 1) / delta)
     ratio = distance / float(np.sum(sizes**2))
@@ -132,7 +133,7 @@ def features_needed(sizes: np.ndarray, distance: float, delta: float) -> float:
 
 
 def best_interval(activation: Activation, low: float, high: float) -> ActiveInterval:
-    """As `find_interval`, for an activation that has such an interval."""
+    """Return the interval of `find_interval`, and raise an error if there is none."""
     found = find_interval(activation, low, high)
     if found is None:
         raise UserError(f"{activation} has no interval inside (-4, 4) on which |σ'| is bounded away from 0.")
@@ -140,11 +141,11 @@ def best_interval(activation: Activation, low: float, high: float) -> ActiveInte
 
 
 def find_interval(activation: Activation, low: float, high: float) -> ActiveInterval | None:
-    """The active interval that asks for the smallest ĉ, for pre-activations of variance between ``low`` and ``high``.
+    """Find the active interval that requires the smallest ĉ, for pre-activations of variance from ``low`` to ``high``.
 
-    Any interval will do for the theorems. This one maximises K_σ' (I_r - I_l) min π(I_0)^(3/2), to which ĉ is inverse,
-    over ends on two grids of 81 points: within eight standard deviations, and within (-4, 4). None where
-    |σ'| has no floor on any of them.
+    The theorems hold with any interval. This one maximises K_σ' (I_r - I_l) min π(I_0)^(3/2), to which ĉ is inversely
+    proportional, over ends on two grids of 81 points: within eight standard deviations, and within (-4, 4). It is None
+    if |σ'| is not bounded away from 0 on any of them.
     """
     scale = float(f"{math.sqrt(high):.1e}")  # two digits: the same interval whatever the rounding of G
     kinks = [kink for kink in activation.kinks if abs(kink) < 4]

@@ -1,4 +1,4 @@
-"""Along a run: the loss falls while neurons are active (chen2022 eq. 14 and 16), and they stay active (Lemma 1)."""
+"""Along a run, the loss falls while neurons are active (chen2022 eq. 14 and 16), and they stay active (Lemma 1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAR = 50.0  # |σ'| is evaluated up to here: an activation with a floor has con
 class LossFalls(Theorem[s.Setting]):
     """Eq. 14: -L'/L >= 2 ĉ² λ_min(G) min_a (1/m) Σ_i σ'(h_i(x_a))² at every time.
 
-    For any activation: the mean square slope is measured along the run, in place of the constant of eq. 16.
+    This applies to any activation: the mean square slope is measured along the run, in place of the constant of eq. 16.
     """
 
     key: ClassVar[str] = "chen2022/eq-14"
@@ -37,13 +37,11 @@ class LossFalls(Theorem[s.Setting]):
     counterexample: ClassVar[Example] = Example(s.small_inputs, probes, parallel=True)  # eig_min(G) = 0
 
     def read(self, run: Trajectory) -> Reading[s.Setting]:
-        """Require the paper's model, and a positive definite G."""
         setting = yield from s.read(run)
         yield setting.positive_definite()
         return setting
 
     def conclude(self, setting: s.Setting) -> Finding:
-        """Compare both sides at every time."""
         run = setting.run
         slopes = np.asarray(through(run, MeanSquareSlope())["hidden"], float)
         measured = np.asarray(through(run, DecayRate()), float)
@@ -60,8 +58,9 @@ class LossFalls(Theorem[s.Setting]):
             "relative slack": slack,
         }
         why = (
-            f"The loss falls at rates from {numbers['measured rate']:.3g} to {measured.max():.3g}; guaranteed are "
-            f"{guaranteed.min():.3g} to {guaranteed.max():.3g} (eig_min(G) = {setting.spectrum.smallest:.3g})."
+            f"The loss falls at rates from {numbers['measured rate']:.3g} to {measured.max():.3g}; rates from "
+            f"{guaranteed.min():.3g} to {guaranteed.max():.3g} are guaranteed, as eig_min(G) = "
+            f"{setting.spectrum.smallest:.3g}."
         )
         return Finding.judge(holds, why, margin, numbers)
 
@@ -69,8 +68,8 @@ class LossFalls(Theorem[s.Setting]):
 class SlopesBoundedBelow(Theorem[tuple[s.Setting, float]]):
     """Eq. 16: L' <= -2 ĉ² λ_min(G) K_σ'² L where |σ'| >= K_σ' > 0 everywhere.
 
-    For linear and leaky ReLU activations, not for the cubic one, which the paper names too. The inequality is checked
-    in the form L^t <= L^s e^(-rate (t - s)) between neighbouring times.
+    This applies to linear and leaky ReLU activations, but not to the cubic one, which the paper also names. The
+    inequality is checked in the form L^t <= L^s e^(-rate (t - s)) between any two times.
     """
 
     key: ClassVar[str] = "chen2022/eq-16"
@@ -82,7 +81,6 @@ class SlopesBoundedBelow(Theorem[tuple[s.Setting, float]]):
     counterexample: ClassVar[Example] = Example(s.small_inputs, probes, activation=Tanh())  # it saturates
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Setting, float]]:
-        """Require the paper's model, a positive definite G, and slopes bounded from below."""
         setting = yield from s.read(run)
         yield setting.positive_definite()
         floor = slope_floor(setting.network.activation)
@@ -91,14 +89,13 @@ class SlopesBoundedBelow(Theorem[tuple[s.Setting, float]]):
         return setting, floor
 
     def conclude(self, setting: tuple[s.Setting, float]) -> Finding:
-        """Compare the loss with the guaranteed rate."""
         known, floor = setting
         rate = 2 * known.speed * known.c**2 * known.spectrum.smallest * floor**2
         return known.fall().against(rate, stepwise=True)
 
 
 def _lemma_1_probes(network: Network, data: Dataset, given: tuple[float, float] | None = None) -> list[Probe]:
-    """The loss, and the share of neurons in the active interval."""
+    """Return the probes of the loss and of the share of neurons in the active interval."""
     if not s.is_known(network):
         return []
     interval = _interval(network, np.diag(s.gram(network, data.x)), given)
@@ -114,10 +111,14 @@ def _interval(network: TwoLayer, variances: np.ndarray, given: tuple[float, floa
 class ActiveNeuronsStay(Theorem[tuple[s.Setting, ActiveInterval]]):
     """Lemma 1: (η^t)^(3/2) >= (η̃^0)^(3/2) - κ (√L^0 - √L^t) / ĉ, η being the share of neurons with h in I (eq. 18-19).
 
-    Neurons that start in the middle third of the active interval can leave it only while the loss falls; as long as a
-    share η^t remains, the loss falls at the rate 2 ĉ² λ_min(G) K_σ'² η^t (eq. 50). This is the part of the paper that
-    can be followed along any run. κ is that of `kappa`, not the printed one. Without an ``interval`` of your own it is
-    the one of `best_interval`.
+    Neurons that start in the middle third of the active interval I can leave it only while the loss falls; as long as a
+    share η^t remains, the loss falls at the rate 2 ĉ² λ_min(G) K_σ'² η^t (eq. 50). This can be checked along any run. κ
+    is that of `kappa`, not the printed one.
+
+    Parameters
+    ----------
+    interval
+        The ends of I; if omitted, those of `best_interval`.
     """
 
     key: ClassVar[str] = "chen2022/lemma-1"
@@ -128,11 +129,9 @@ class ActiveNeuronsStay(Theorem[tuple[s.Setting, ActiveInterval]]):
     interval: tuple[float, float] | None = eqx.field(static=True, default=None)
 
     def needs(self, network: Network, data: Dataset) -> Sequence[Probe]:
-        """Return the probes of the loss and of the share of neurons in the interval."""
         return _lemma_1_probes(network, data, self.interval)
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Setting, ActiveInterval] | None]:
-        """Require the paper's model, a positive definite G, and an interval on which σ is active."""
         setting = yield from s.read(run)
         interval = _interval(setting.network, np.diag(setting.gram), self.interval)
         yield setting.positive_definite()
@@ -141,7 +140,6 @@ class ActiveNeuronsStay(Theorem[tuple[s.Setting, ActiveInterval]]):
         return None if interval is None else (setting, interval)
 
     def conclude(self, setting: tuple[s.Setting, ActiveInterval]) -> Finding:
-        """Compare the share of active neurons with the guaranteed one at every time."""
         known, interval = setting
         run, network, values, g = known.run, known.network, known.losses(), known.spectrum
         shares = np.asarray(through(run, ActiveShare(interval.left, interval.right))["hidden"], float)
@@ -175,13 +173,13 @@ class ActiveNeuronsStay(Theorem[tuple[s.Setting, ActiveInterval]]):
             f"{numbers['measured share']:.3g} is measured: ĉ is {numbers['c']:.3g}, and "
             f"{numbers['c that keeps half']:.3g} would guarantee that more than half of those in its middle stay.",
             Verdict.HOLDS: f"A share {numbers['guaranteed share']:.3g} of the neurons is guaranteed to stay {where}, "
-            f"{numbers['measured share']:.3g} does; the loss then falls at a rate of {numbers['guaranteed rate']:.3g} "
-            f"at least, measured is {numbers['measured rate']:.3g}.",
+            f"{numbers['measured share']:.3g} does; the loss then falls at least at the rate "
+            f"{numbers['guaranteed rate']:.3g}, and {numbers['measured rate']:.3g} is measured.",
         }
         return Finding(verdict, why[verdict], margin, numbers)
 
 
 def slope_floor(activation: Activation) -> float:
-    """K_σ' = inf |σ'| over |h| < 50, kinks left out: the constant of eq. 16."""
+    """Compute K_σ' = inf |σ'| over |h| < 50 except kinks: the constant of eq. 16."""
     ends = [-_FAR, *(kink for kink in sorted(activation.kinks) if abs(kink) < _FAR), _FAR]
     return min(activation.slope_on(left, right) for left, right in itertools.pairwise(ends))

@@ -21,8 +21,8 @@ from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdic
 class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
     """Eq. 15: (1/m) Σ_j |Δh_j(x)| >= |Δf(x)| / (c L_σ) for every input, whatever the width.
 
-    In the mean-field scaling a function cannot change unless its features move as much; this is what the NTK scaling
-    lacks, where the left side vanishes like m^-½.
+    In the mean-field scaling a function cannot change unless its features move as much. The NTK scaling lacks this: the
+    left side vanishes like m^-½.
     """
 
     key: ClassVar[str] = "chen2022/eq-15"
@@ -32,7 +32,6 @@ class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
     counterexample: ClassVar[Example] = Example(s.small_inputs, scaling=ntk)
 
     def read(self, run: Trajectory) -> Reading[tuple[Array, TwoLayer, TwoLayer] | None]:
-        """Require mean-field node scales, one |a_j| = c, one output and a Lipschitz activation."""
         start = yield from require_type(s.TWO_LAYERS, run.start, TwoLayer)
         final, scales = run.final, np.asarray(start.s, float)
         one_over_m = bool(np.allclose(scales * start.width, 1.0, rtol=1e-6))
@@ -42,7 +41,6 @@ class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
         return (run.data.x, start, final) if isinstance(final, TwoLayer) else None
 
     def conclude(self, setting: tuple[Array, TwoLayer, TwoLayer]) -> Finding:
-        """Compare both sides on every training input."""
         x, start, final = setting
         moved = jnp.mean(jnp.abs(final.features(x)[1] - start.features(x)[1]), axis=1)
         needed = jnp.abs(final(x) - start(x)) / (jnp.abs(start.a[0]) * start.activation.lipschitz)
@@ -51,18 +49,19 @@ class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
         numbers = {"largest change of f": float(jnp.max(jnp.abs(final(x) - start(x)))), "c": float(jnp.abs(start.a[0]))}
         changed = np.asarray(needed > slack)
         if not changed.any():
-            why = "The function did not change, so nothing is asked of features."
+            why = "The function did not change, so that features need not move."
             return Finding(Verdict.VACUOUS, why, None, numbers)
         holds = bool(jnp.all(moved >= needed - slack))
         tightest = float(np.min(np.asarray(moved)[changed] / np.asarray(needed)[changed]))
-        why = f"Features moved at least {tightest:.3g} times as far as the change of f asks for, on every input."
+        why = f"On every input, features moved at least {tightest:.3g} times as far as the change of f requires."
         return Finding.judge(holds, why, tightest, numbers)
 
 
 class EmbeddingConcentrates(WithProbability[tuple[RandomLayers, Activation, Array]]):
     """Lemma 4: ‖G - Ḡ‖ <= u with probability 1 - δ if D is of order n² u^-2 log(n/δ).
 
-    On data and network alone. The bound is `concentration_bound`, with constants worked out; it falls like D^-½.
+    This is about data and network alone. The bound, with explicit constants, is `concentration_bound`; it falls like
+    D^-½.
     """
 
     key: ClassVar[str] = "chen2022/lemma-4"
@@ -71,17 +70,13 @@ class EmbeddingConcentrates(WithProbability[tuple[RandomLayers, Activation, Arra
     example: ClassVar[Example] = Example(s.small_inputs, embedding=RandomLayers((2048,)))
     counterexample: ClassVar[Example] = Example(s.small_inputs)  # no random features
 
-    def read(self, run: Trajectory) -> Reading[tuple[RandomLayers, Activation, Array] | None]:
-        """Require one frozen random layer with a Lipschitz activation."""
-        layer = s.random_layer(run.start)
-        yield Hypothesis("one frozen random layer as the embedding", layer is not None)
-        if layer is None:
-            return None
-        yield s.lipschitz(layer[1])
-        return *layer, run.data.x
+    def read(self, run: Trajectory) -> Reading[tuple[RandomLayers, Activation, Array]]:
+        what = "one frozen random layer as the embedding"
+        embedding, activation = yield from require_type(what, s.random_layer(run.start), tuple)
+        yield s.lipschitz(activation)
+        return embedding, activation, run.data.x
 
     def conclude(self, setting: tuple[RandomLayers, Activation, Array]) -> Finding:
-        """Compare the distance with the bound."""
         embedding, activation, x = setting
         features = embedding.widths[0]
         limit = np.asarray(Infinite(1, activation).kernel(x, x), float)
@@ -93,7 +88,7 @@ class EmbeddingConcentrates(WithProbability[tuple[RandomLayers, Activation, Arra
         if values[0] > 0:
             numbers["features for half of eig_min"] = features_needed(sizes, float(values[0]) / 2, self.delta)
         why = f"|G - Ḡ| = {distance:.3g} with D = {features}; the bound is {bound:.3g}."
-        weak = f"It is {bound / values[-1]:.3g} times eig_max(Ḡ), and says nothing."
+        weak = f"It is {bound / values[-1]:.3g} times eig_max(Ḡ), so that it says nothing."
         margin = bound / max(distance, 1e-300)
         return Finding.judge(distance <= bound, why, margin, numbers, vacuous=bound > values[-1], if_vacuous=weak)
 

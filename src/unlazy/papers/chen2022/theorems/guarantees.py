@@ -1,7 +1,7 @@
 """What chen2022 guarantees before a run: how large ĉ, m and D have to be, and the rate that follows.
 
-The constants that the paper leaves open are those of `constants`, from its own proofs. A network that is below them may
-well converge; the theorems are then silent, and say what they would need.
+The constants that the paper leaves open are in `constants`, taken from its proofs. A network below them may well
+converge; the theorems are then silent, and say what they would require.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ class _Guarantee(WithProbability[Promise]):
     knows = staticmethod(s.is_known)
 
     def conclude(self, setting: Promise) -> Finding:
-        """Compare the loss with the guaranteed rate."""
         known, needed = setting
-        unlucky = f"Over random starts this may happen with probability {self.delta:g} at most."
+        unlucky = f"Over random starts this happens with a probability of at most {self.delta:g}."
         found = known.fall().against(known.speed * needed.rate, stepwise=False, if_fails=unlucky)
         numbers = found.numbers | {
             "c": known.c,
@@ -59,7 +58,6 @@ class FixedEmbedding(_Guarantee):
     counterexample: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes, readout=1.0)
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """Require the paper's model and start, a positive definite G, and ĉ and m that are large enough."""
         setting = yield from s.read(run)
         yield from _start(setting)
         yield setting.positive_definite()
@@ -70,8 +68,8 @@ class FixedEmbedding(_Guarantee):
 class ShallowIndependentInputs(_Guarantee):
     """Corollary 1: a shallow network on linearly independent inputs (so n <= d) converges at a linear rate.
 
-    That is Theorem 1 with G = x·x / d. The printed corollary leaves out what it asks of ĉ and m. It needs it: with tanh
-    |f| < ĉ, so that targets above ĉ are never fitted.
+    This is Theorem 1 with G = x·x / d. The printed corollary omits the conditions on ĉ and m. They are needed: with
+    tanh |f| < ĉ, so that targets above ĉ are never fitted.
     """
 
     key: ClassVar[str] = "chen2022/corollary-1"
@@ -81,7 +79,6 @@ class ShallowIndependentInputs(_Guarantee):
     counterexample: ClassVar[Example] = Example(s.small_inputs, _Guarantee.probes, parallel=True)
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """Require a shallow network, n <= d, and what Theorem 1 requires."""
         if isinstance(run.start, TwoLayer):
             yield Hypothesis("a shallow network, without an embedding", isinstance(run.start.embedding, Identity))
             yield Hypothesis("n <= d", run.data.n <= run.data.inputs, run.data.n, run.data.inputs)
@@ -100,8 +97,8 @@ class _RandomFeatures(_Guarantee):
 class RandomEmbedding(_RandomFeatures):
     """Theorem 2: the same for random features whose G is close to its limit, ‖G - Ḡ‖ <= λ_min(Ḡ)/2 > 0.
 
-    For random layers of any depth, and for infinite ones, where G = Ḡ. That D is large enough for Condition 1 is asked
-    of the features at hand, by the distance itself; rate = 2^(-2/3) ĉ² λ_min(Ḡ) K_σ'² K (eq. 83, with the t it lacks).
+    This applies to random layers of any depth, and to infinite ones, where G = Ḡ. Instead of a D that is large enough
+    for Condition 1, the distance itself is checked; rate = 2^(-2/3) ĉ² λ_min(Ḡ) K_σ'² K (eq. 83, which lacks t).
     """
 
     key: ClassVar[str] = "chen2022/theorem-2"
@@ -109,12 +106,11 @@ class RandomEmbedding(_RandomFeatures):
     statement: ClassVar[str] = "On many random features, with c and m large enough, the loss falls exponentially to 0."
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """Require the paper's model and start, G near a positive definite limit, and large enough ĉ and m."""
         return (yield from _near_its_limit(run, self.delta))
 
 
 class ThreeLayers(_RandomFeatures):
-    """Theorem 3: the same for the partially trained three-layer network P-3L, where D >= D_min is known beforehand.
+    """Theorem 3: the same for the partially trained three-layer network P-3L, with an explicit condition D >= D_min.
 
     D_min is that of `features_needed` for ‖G - Ḡ‖ <= λ_min(Ḡ)/2 with probability 1 - δ/2.
     """
@@ -124,10 +120,9 @@ class ThreeLayers(_RandomFeatures):
     statement: ClassVar[str] = "A wide three-layer network, its first layer frozen, fits any n points at a linear rate."
 
     def read(self, run: Trajectory) -> Reading[Promise | None]:
-        """Require one frozen random layer with enough features, and what Theorem 2 requires."""
-        layer = s.random_layer(run.start)
-        yield Hypothesis("one frozen random layer below the trained one", layer is not None)
-        return None if layer is None else (yield from _near_its_limit(run, self.delta, layer))
+        what = "one frozen random layer below the trained one"
+        layer = yield from require_type(what, s.random_layer(run.start), tuple)
+        return (yield from _near_its_limit(run, self.delta, layer))
 
 
 def _start(setting: s.Setting) -> Iterator[Hypothesis]:

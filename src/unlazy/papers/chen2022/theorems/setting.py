@@ -1,13 +1,13 @@
-"""A run in the notation of chen2022: which runs the paper's equations describe, in which units, and small ones.
+"""A run in the notation of chen2022: which runs the paper's equations describe, in which units, and a small example.
 
 The paper's model is f = (1/m) Σ_i c_i σ(h_i) with |c_i| = ĉ, trained by W' = -m ∂L/∂W on L = ½ Σ_a (f(x_a) - y_a)². A
-two-layer network in any scaling whose neurons are alike is this model with ĉ = m s |a|, at another speed of time: with
-R the rate of w, e the factor in front of w·Φ and dℓ/df = ω r the slope of the run's own loss,
+two-layer network in any scaling whose neurons all have the same scale is this model with ĉ = m s |a| and another unit
+of time: with R the rate of w, e the factor in front of w·Φ and dℓ/df = ω r the slope of the run's own loss,
 
     h_i' = -τ c_i Σ_b G(x, x_b) r_b σ'(h_i(x_b)),   τ = R e² D ω / m.
 
-So the mean of the loss makes the paper's time n times as slow, and the NTK scaling is ĉ = √m |a| with time m times as
-slow. What the theorems say of rates is multiplied by τ.
+So where the loss is a mean, the paper's time passes n times as slowly, and the NTK scaling is ĉ = √m |a| with the
+paper's time m times as slow. The rates of the theorems are multiplied by τ.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def limit_gram(network: TwoLayer, x: Array) -> np.ndarray | None:
 
 
 class Spectrum(NamedTuple):
-    """What the theorems need of a Gram matrix: its extreme eigenvalues and diagonal entries, and their accuracy."""
+    """The extreme eigenvalues and diagonal entries of a Gram matrix, and their accuracy."""
 
     smallest: float
     largest: float
@@ -84,7 +84,7 @@ class Setting:
     rounding: float  # error of √L by rounding alone
 
     def losses(self) -> np.ndarray:
-        """Return L^t = ½ Σ_a (f - y)² at every time of the run, whatever the run's own loss divides by."""
+        """Return L^t = ½ Σ_a (f - y)² at every time of the run, in whatever units the run's own loss is."""
         return np.asarray(through(self.run, TrainLoss()), float) / self.slope
 
     def fall(self) -> Fall:
@@ -131,7 +131,9 @@ def one_size(network: TwoLayer) -> Hypothesis:
     """Require one output, and frozen read-outs ±c before nodes of one scale (Assumption 1)."""
     size, scales = np.abs(np.asarray(network.a)), np.asarray(network.s)
     alike = size.ndim == 1 and size.min() == size.max() > 0 and scales.min() == scales.max() > 0
-    return Hypothesis("one output with frozen read-outs ±c, all nodes alike", bool(alike and not network.train_readout))
+    return Hypothesis(
+        "one output, frozen read-outs ±c, nodes of equal scale", bool(alike and not network.train_readout)
+    )
 
 
 def lipschitz(activation: Activation) -> Hypothesis:
@@ -161,8 +163,8 @@ def small_inputs(
 ) -> Trajectory:
     """Train 4096 neurons on two nearly orthogonal (or parallel) inputs with |x|²/d = 1e-4.
 
-    The inputs are so small that tanh neurons sit well inside their active interval. Then the guarantees begin at
-    read-outs and widths that fit into any computer: ĉ of about 60 |y| and a few hundred neurons.
+    The inputs are so small that tanh neurons are well inside their active interval. Then the guarantees apply from
+    feasible read-outs and widths on: ĉ of about 60 |y| and a few hundred neurons.
 
     Parameters
     ----------

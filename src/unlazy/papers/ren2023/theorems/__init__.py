@@ -3,10 +3,10 @@
 `symmetry` has the consequences of spherical symmetry and the moments of the law (Lemmas 3.1, B.1 to B.5), `stages` the
 times at which stages end, what holds in them (4.2, 4.3) and the main theorem, `clips` when clips become inactive (4.1),
 `speeds` how fast layers move in stage 1 (C.5 to C.10, C.17, C.18), `gates` where second-layer neurons turn off (C.11 to
-C.13), `first_layer` its error and how that moves (C.14, D.8, D.11 to D.13), `regularity` what keeps stage 2 regular
-(D.15 to D.19), `rates` the convergence rate (D.20 to D.22), `conservation` what the flow conserves (eq. 6, D.14, D.18),
-and `identities` exact speeds (D.3 to D.5, D.11 to D.14). `setting` holds what the theorems have in common, `problems`
-the runs on which they are tried.
+C.13), `first_layer` the error of the first layer and how it changes (C.14, D.8, D.11 to D.13), `regularity` what keeps
+stage 2 regular (D.15 to D.19), `rates` the convergence rate (D.20 to D.22), `conservation` a conserved quantity, the
+spread of the second layer and eq. 6 (D.14, D.18), and `identities` exact speeds (D.3 to D.5, D.11 to D.14). `setting`
+holds what the theorems have in common, and `problems` the runs on which they are tried.
 """
 
 from unlazy.papers.ren2023.theorems.clips import ClipsGoOut, largest_product, needed_bounds
@@ -28,7 +28,7 @@ from unlazy.papers.ren2023.theorems.identities import (
     spread_speed,
     value_speed,
 )
-from unlazy.papers.ren2023.theorems.rates import ConvergenceRate, active_inside, degree_rates, rate_bound, slowest
+from unlazy.papers.ren2023.theorems.rates import ConvergenceRate, degree_rates, rate_bound, slowest
 from unlazy.papers.ren2023.theorems.regularity import (
     BiasTurnsBack,
     LossFromParameters,
@@ -36,7 +36,7 @@ from unlazy.papers.ren2023.theorems.regularity import (
     StaysAway,
     loss_bound,
 )
-from unlazy.papers.ren2023.theorems.setting import RadialLaw
+from unlazy.papers.ren2023.theorems.setting import RadialLaw, active_inside
 from unlazy.papers.ren2023.theorems.speeds import (
     BiasStays,
     SlopeGrows,

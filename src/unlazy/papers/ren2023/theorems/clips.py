@@ -1,40 +1,22 @@
-"""When clips of ren2023 become inactive: Lemma 4.1, with the constants that the paper leaves open worked out."""
+"""When the clips of ren2023 become inactive: Lemma 4.1, with the constants that the paper leaves open."""
 
 from typing import ClassVar
 
 import numpy as np
 
-from unlazy.flows import Trajectory
-from unlazy.networks import Network
 from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023.probes import ClipActivity
 from unlazy.papers.ren2023.theorems import problems
-from unlazy.papers.ren2023.theorems import setting as common
-from unlazy.papers.ren2023.theorems.setting import AUTHORS, LAYERS, Setting
-from unlazy.probes import Probe
-from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdict, through
-
-Observed = dict[str, np.ndarray]
-
-
-def has_clips(network: Network) -> bool:
-    """Return whether it is a learner with clips."""
-    return common.is_known(network) and network.clips_per_sample
-
-
-def clipped(run: Trajectory) -> Reading[Setting | None]:
-    """Require the clipped learner."""
-    setting = yield from common.model(run)
-    yield Hypothesis("clipped flow, eq. 4", run.start.clips_per_sample)
-    return None if setting is None or setting.network.clip is None else setting
+from unlazy.papers.ren2023.theorems import setting as s
+from unlazy.theory import Example, Finding, Verdict
 
 
 def largest_product(w: np.ndarray, b: np.ndarray) -> float:
     """Compute the supremum over F >= 0 of f F, where f = mean of relu(w F + b) over a second layer.
 
-    It is infinite if a neuron with w >= 0 is active far out. Otherwise f is linear between any two neighbouring points
-    b/|w| at which a neuron turns off, f F is quadratic there, and its largest value is at the vertex or at an end. If
-    all neurons are alike it is b²/(4 |w|), at F = b/(2 |w|).
+    It is infinite if a neuron with w >= 0 is active at large F. Otherwise f is linear between neighbouring points b/|w|
+    at which a neuron turns off, f F is quadratic there, and its largest value is at the vertex or at an end. If all
+    neurons are equal it is b²/(4 |w|), at F = b/(2 |w|).
 
     Parameters
     ----------
@@ -55,12 +37,12 @@ def largest_product(w: np.ndarray, b: np.ndarray) -> float:
     return float(np.max((height - fall * best) * best))
 
 
-def needed_bounds(second: Observed, first: Observed, d: int) -> np.ndarray:
-    """Compute the least (R_v1, R_v2, R_r2) with which no clip is active, at every time: infinite while some w_2 >= 0.
+def needed_bounds(second: s.Observed, first: s.Observed, d: int) -> np.ndarray:
+    """Compute bounds (R_v1, R_v2, R_r2) at which no clip is active, at every time; infinite while some w_2 >= 0.
 
     Let P be the largest |f* - f| F at which some second-layer neuron is active. As f* and f are not negative, |f* - f|
     is at most the larger of the two. Where f* > 0, |x| < 1 and f* F <= (1 - |x|) α (1 + ε) |x| <= α (1 + ε)/4; and
-    f F is at most `largest_product`, which is b²/(4 |w|) if all neurons are alike. P is at most the larger of both, and
+    f F is at most `largest_product`, which is b²/(4 |w|) for equal neurons. P is at most the larger of both, and
 
     - the pull on w_2 is (f* - f) σ' F, so R_v2 >= P is enough;
     - the pull on w_1 is at most 2 |v_1| |x| |f* - f| max|w_2|, and |x| <= F/(α (1 - ε)), so R_v1 >= 2 |v_1| max|w_2|
@@ -87,45 +69,35 @@ def needed_bounds(second: Observed, first: Observed, d: int) -> np.ndarray:
     return np.stack([np.where(known, bound, np.inf) for bound, known in bounds], axis=1)
 
 
-class ClipsGoOut(Theorem[Setting]):
-    """Lemma 4.1: clips of r_2, v_1 and v_2 are not active once w_2 is negative, and large enough.
-
-    The constants, which the paper leaves open, are worked out in `needed_bounds`.
-    """
+class ClipsGoOut(s.OfLearner):
+    """Lemma 4.1: the clips of r_2, v_1 and v_2 are inactive once w_2 is negative and large enough (`needed_bounds`)."""
 
     key: ClassVar[str] = "ren2023/lemma-4.1"
-    source: ClassVar[str] = f"{AUTHORS}, Lemma 4.1 (C.3)"
-    statement: ClassVar[str] = "Clips become inactive as second-layer weights turn negative and grow."
+    source: ClassVar[str] = f"{s.AUTHORS}, Lemma 4.1 (C.3)"
+    statement: ClassVar[str] = "Clips become inactive as second-layer weights turn negative and grow in size."
     example: ClassVar[Example] = Example(problems.first_stage)
     counterexample: ClassVar[Example] = Example(problems.first_stage, clip=None)
-    probes: ClassVar[tuple[Probe, ...]] = (*LAYERS, ClipActivity())
-    knows = staticmethod(has_clips)
+    probes: ClassVar[s.Probes] = (*s.LAYERS, ClipActivity())
+    model: ClassVar[str] = s.CLIPPED
+    knows = staticmethod(s.has_clips)
+    conditions: ClassVar[s.Conditions] = (s.half_squared, s.radial_target)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require the clipped learner, and the paper's loss and targets."""
-        setting = yield from clipped(run)
-        yield common.half_squared(run)
-        yield common.radial_target(run)
-        return setting
-
-    def conclude(self, setting: Setting) -> Finding:
-        """Check that each clip is inactive at every time at which it must be."""
-        run = setting.run
-        second, first, clips = (through(run, probe) for probe in self.probes)
-        needed = needed_bounds(second, first, setting.d)
+    def conclude(self, setting: s.Setting) -> Finding:
+        second, first, clips = setting.observed(*self.probes)
+        times, needed = setting.run.times, needed_bounds(second, first, setting.d)
         numbers: dict[str, float] = {}
         margin, silent = np.inf, []
         for index, name in enumerate(("v1", "v2", "r2")):
             out = needed[:, index] <= setting.bounds[index]
-            numbers[f"{name} out of use from"] = float(run.times[out][0]) if out.any() else float("nan")
+            numbers[f"{name} inactive from"] = float(times[out][0]) if out.any() else float("nan")
             active = clips[name] > 0
-            numbers[f"{name} last active at"] = float(run.times[active][-1]) if active.any() else float("nan")
+            numbers[f"{name} last active at"] = float(times[active][-1]) if active.any() else float("nan")
             if out.any():
                 margin = min(margin, 1 / max(float(np.max(clips[f"{name}_largest"][out])), 1e-300))
             else:
                 silent.append(name)
         if len(silent) == 3:
-            return Finding(Verdict.VACUOUS, "At no observation are bounds large enough to say anything.", None, numbers)
-        whose = f" ({', '.join(silent)}: never)" if silent else ""
-        why = f"Where clips must be inactive{whose}, pulls stay {margin:.3g} times below their bounds."
+            return Finding(Verdict.VACUOUS, "The bounds are too small at every observation.", None, numbers)
+        never = f" ({', '.join(silent)}: never)" if silent else ""
+        why = f"Where clips must be inactive{never}, pulls are at least {margin:.3g} times below their bounds."
         return Finding.judge(margin >= 1 - 1e-9, why, margin, numbers)

@@ -5,7 +5,6 @@ All concern the unclipped flow. Expectations are over the data, with their weigh
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,7 +19,7 @@ from unlazy.papers.ren2023.probes import all_active, learner, loss_parts, second
 
 
 class _Parts(NamedTuple):
-    """The parts of all identities; one column per sample."""
+    """The quantities that the identities share; one column per sample."""
 
     share: Float[Array, " n"]
     residual: Float[Array, " n"]  # f* - f
@@ -43,7 +42,7 @@ def _parts(network: MeanFieldStack, data: Dataset) -> _Parts:
 def _first(network: MeanFieldStack) -> Block:
     block = network.blocks[0]
     if not isinstance(block, Block):
-        raise UserError("This identity concerns single neurons of the first layer, not its limit: use a finite width.")
+        raise UserError("This identity is about single first-layer neurons, not about their limit: use a finite width.")
     return block
 
 
@@ -113,21 +112,21 @@ def loss_speed(network: MeanFieldStack, data: Dataset) -> dict[str, Scalar]:
 
 
 class ShapeSpeeds(NamedTuple):
-    """How fast F̄ = F/α and its error e = E[(F̄ - |x|)²; X_1] move, by the parts of the loss of eq. 6.
+    """How fast F̄ = F/α and its error e = E[(F̄ - |x|)²; X_1] change, by the parts of the loss in eq. 6.
 
     Attributes
     ----------
     fit, error, rest
-        The speed of F̄ on a unit vector in the direction of each sample, along the gradient flow of L_1, of
-        (w̄_2²/2) E[(F̃ - F)²; X_1], and of all else in L.
+        The speed of F̄ at the unit vector in the direction of each sample, along the gradient flow of L_1, of
+        (w̄_2²/2) E[(F̃ - F)²; X_1], and of the rest of L.
     fit_error, error_error, rest_error
         The speed of e along the same three flows.
     signal
-        (w̄_2² α²/2) E|∇e|² over neurons, by which e falls along the second of them (Lemma D.12).
+        (w̄_2² α²/2) E|∇e|² over neurons, the speed at which e falls along the second of them (Lemma D.12).
     bound
         4 w̄_2² (α/s) (1 + s) (1 + s F̄) √(e E[|x|²; X_1]) in each direction, s = C_Γ/√d, which bounds |error| (D.13).
     growth
-        The speed of F/α in each direction along the flow of L_1, were α held fixed.
+        The speed of F/α in each direction along the flow of L_1 if α were held fixed.
     """
 
     fit: Float[Array, " n"]
@@ -142,11 +141,11 @@ class ShapeSpeeds(NamedTuple):
 
 
 def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
-    """Compute how F̄ moves (Lemmas D.11 to D.13), exactly and on any data.
+    """Compute how F̄ changes (Lemmas D.11 to D.13), exactly and on any data.
 
-    The flow of L_1 multiplies all first-layer neurons by one factor, so it leaves F̄ alone. Along that of the error the
-    speed of e is -(w̄_2² α²/2) E|∇e|², because F̄ does not change with the lengths of all neurons together. Constants
-    follow from |∇F(x)| <= 2 |w| |x| and ∇α = 2 s w of each neuron, in the metric of the mean-field flow.
+    The flow of L_1 multiplies all first-layer neurons by a common factor, which does not change F̄. For the same reason
+    the speed of e along the flow of the error is -(w̄_2² α²/2) E|∇e|². The constants follow from |∇F(x)| <= 2 |w| |x|
+    and ∇α = 2 s w of each neuron, in the metric of the mean-field flow.
 
     Parameters
     ----------
@@ -159,9 +158,13 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
     inside, mean = all_active(here, data), jnp.mean(second(here).w)
     unit = data.x / jnp.where(r > 0, r, 1)[:, None]
 
-    def shape(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
+    def first_layer(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
         moved = eqx.tree_at(lambda one: one.blocks[0].w, here, weights)
-        bar = values(moved, unit) / slope(moved)
+        return values(moved, unit), slope(moved)
+
+    def shape(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
+        value, alpha = first_layer(weights)
+        bar = value / alpha
         return bar, share @ jnp.where(inside, jnp.square((bar - 1) * r), 0)
 
     rows = m * jax.jacrev(parts)(w)
@@ -174,7 +177,7 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
     signal = 0.5 * jnp.square(mean * alpha) * jnp.sum(jnp.square(steep)) / m
     reach = share @ jnp.where(inside, jnp.square(r), 0)
     bound = 4 * jnp.square(mean) * alpha / s * (1 + s) * (1 + s * bar) * jnp.sqrt(e * reach)
-    moved = jax.jvp(lambda v: values(eqx.tree_at(lambda one: one.blocks[0].w, here, v), unit), (w,), (-rows[0],))[1]
+    moved, _ = jax.jvp(first_layer, (w,), (-rows[0],))[1]
     return ShapeSpeeds(fit, error, rest, fit_error, error_error, rest_error, signal, bound, moved / alpha)
 
 

@@ -1,4 +1,4 @@
-"""Small runs of the learner of ren2023, on which its theorems are tried."""
+"""Small runs of the learner of ren2023: examples and counterexamples of its theorems."""
 
 import functools
 from typing import Any
@@ -27,12 +27,9 @@ _D = 5  # dimension of all problems
 
 def _learner(widths: tuple[float, float], first: Law, second: Law, bias: float | Law, **options: Any) -> MeanFieldStack:
     """Make the learner with w_1, w_2 and b_2 from three laws; a number is a constant law."""
-    options = {"train": ("w", "wb"), "key": jax.random.key(0)} | options
-    laws: dict[str, Any] = {
-        "features": (first, second),
-        "bias": (False, Constant(bias) if isinstance(bias, float) else bias),
-    }
-    return MeanFieldStack(widths, _D, ranks=1, amplitude=(Tied(), Constant(1.0)), **laws, **options)
+    fixed: dict[str, Any] = {"ranks": 1, "features": (first, second), "amplitude": (Tied(), Constant(1.0))}
+    fixed["bias"] = (False, Constant(bias) if isinstance(bias, float) else bias)
+    return MeanFieldStack(widths, _D, **({"train": ("w", "wb"), "key": jax.random.key(0)} | fixed | options))
 
 
 @functools.lru_cache(maxsize=8)
@@ -60,14 +57,14 @@ def at_start(*, law: str = "heavy-tailed", even_features: bool = True) -> Trajec
 def first_stage(
     *, clip: tuple[float, float, float] | None = (10.0, 100.0, 2.0), spread: float = 1e-4, uneven: float = 0.0
 ) -> Trajectory:
-    """Train through stage 1: from w_2 on either side of 0 down to -0.2, with weighted tails so that clips matter.
+    """Train through stage 1: from w_2 of both signs down to -0.2, with many samples in the tail so that clips matter.
 
     Parameters
     ----------
     clip
         R_v1, R_v2 and R_r2.
     spread
-        Standard deviation of w_2; by default so small that d δ_2 is far below 1/R_v2, as the paper's order of
+        Standard deviation of w_2. The default is so small that d δ_2 is far below 1/R_v2, which the paper's order of
         substages requires.
     uneven
         Standard deviation of b_2.
@@ -99,12 +96,9 @@ def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, 
 
 @functools.lru_cache(maxsize=2)
 def decomposed(*, spread: float = 0.0) -> Trajectory:
-    """Return a learner near the target, so wide that the error of its first layer is a few percent.
+    """Return a learner close to the target, so wide that the error of its first layer is a few percent.
 
-    Parameters
-    ----------
-    spread
-        Standard deviation of w_2.
+    The standard deviation of w_2 is ``spread``.
     """
     data = spherical(16_000, _D, truncate=4.0, key=jax.random.key(9))  # sampling error of gradients: a few percent
     weights = Normal(spread, mean=-0.5 / sphere_mean(_D))  # w̄_2 α = -0.5 with |w_1| = 1
@@ -120,7 +114,7 @@ def infinite_stage(*, weight: float = -0.2, bias: float = 0.35, until: float = 3
     Parameters
     ----------
     weight, bias
-        Mean of w_2, which has a tenth of it as standard deviation or less, and b_2 at the start.
+        Mean of w_2, whose standard deviation is at most a tenth of it, and b_2 at the start.
     until
         End of the run.
     """

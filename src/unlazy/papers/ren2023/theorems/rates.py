@@ -18,15 +18,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from unlazy.flows import Trajectory
-from unlazy.networks import Network
 from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023.theorems import problems
-from unlazy.papers.ren2023.theorems import setting as common
-from unlazy.papers.ren2023.theorems.setting import AUTHORS, FIT, Setting
-from unlazy.probes import Probe
-from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, through
-from unlazy.theory.hypotheses import gradient_flow, observed_later, relative_error, rounding
+from unlazy.papers.ren2023.theorems import setting as s
+from unlazy.theory import Example, Finding
 
 
 def rate_bound(neurons: np.ndarray, alpha: np.ndarray, d: int) -> np.ndarray:
@@ -69,18 +64,6 @@ def degree_rates(d: int) -> tuple[float, float]:
     return (1 + 3 / d) / (4 * d), float(weight @ (kernel * (d * t**2 - 1) / (d - 1)) / weight.sum())
 
 
-def active_inside(neurons: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Compute the least w_2 F + b_2 over all neurons and |x| <= 1 where F = α |x|, at every time.
-
-    Parameters
-    ----------
-    neurons, alpha
-        As in `rate_bound`.
-    """
-    w, b = neurons[..., 0], neurons[..., 1]
-    return np.min(np.minimum(b, w * alpha[:, None] + b), axis=1)
-
-
 def slowest(times: np.ndarray, loss: np.ndarray, bound: np.ndarray) -> float:
     """Compute the least increase of 1/L between two observations, relative to the integral of its bound.
 
@@ -95,12 +78,7 @@ def slowest(times: np.ndarray, loss: np.ndarray, bound: np.ndarray) -> float:
     return float(np.min(np.diff(1 / loss) / least))
 
 
-def is_infinite(network: Network) -> bool:
-    """Return whether it is the learner of eq. 1 with a first layer of infinite width."""
-    return common.is_known(network) and not common.is_finite(network)
-
-
-class ConvergenceRate(Theorem[Setting]):
+class ConvergenceRate(s.OfInfiniteLearner):
     """Lemmas D.20 and D.21: 1/L grows at least at the rate 4/D of `rate_bound`, so L falls at least as 1/t.
 
     It is exact at infinite width, for any second layer whose neurons are all active on |x| <= 1. Lemma D.22 concludes
@@ -108,37 +86,17 @@ class ConvergenceRate(Theorem[Setting]):
     """
 
     key: ClassVar[str] = "ren2023/lemma-d.21"
-    source: ClassVar[str] = f"{AUTHORS}, Lemmas D.20 to D.22, with constants"
-    statement: ClassVar[str] = "In stage 2 the loss falls at least as fast as 1/t, at a rate that is known."
+    source: ClassVar[str] = f"{s.AUTHORS}, Lemmas D.20 to D.22, with constants"
+    statement: ClassVar[str] = "In stage 2 the loss falls at least as fast as 1/t, at an explicit rate."
     example: ClassVar[Example] = Example(problems.infinite_stage)
     counterexample: ClassVar[Example] = Example(problems.infinite_stage, weight=-8.0)  # not active on |x| <= 1
-    probes: ClassVar[tuple[Probe, ...]] = FIT
-    knows = staticmethod(is_infinite)
+    probes: ClassVar[s.Probes] = s.FIT
+    conditions: ClassVar[s.Conditions] = (s.followed, s.radial_target, s.half_squared, *s.UNCLIPPED, s.active)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require the flow of the infinite learner, not clipped, with all second-layer neurons active on |x| <= 1."""
-        setting = yield from common.model(run)
-        yield Hypothesis("a first layer of infinite width", is_infinite(run.start))
-        yield gradient_flow(run)
-        yield observed_later(run)
-        yield common.radial_target(run)
-        yield common.half_squared(run)
-        if setting is None:
-            return None
-        yield setting.unclipped()
-        yield setting.both_trained()
-        second, first, _ = (through(run, probe) for probe in FIT)
-        if second is not None and first is not None:
-            least = float(np.min(active_inside(second["neurons"], first["alpha"])))
-            yield Hypothesis("all second-layer neurons active on |x| <= 1", least > 0, least, 0.0)
-        return setting
-
-    def conclude(self, setting: Setting) -> Finding:
-        """Compare the growth of 1/L between observations with the integral of its bound."""
-        run = setting.run
-        second, first, loss = (through(run, probe) for probe in FIT)
+    def conclude(self, setting: s.Setting) -> Finding:
+        second, first, loss = setting.observed(*s.FIT)
         bound = rate_bound(second["neurons"], first["alpha"], setting.d)
-        margin = slowest(run.times, np.asarray(loss), bound)
-        why = f"Between observations 1/L grows by at least {margin:.3g} times what the lemmas give."
+        margin = slowest(setting.run.times, np.asarray(loss), bound)
+        why = f"Between observations 1/L grows by at least {margin:.3g} times the lemmas' lower bound."
         numbers = {"slowest": margin, "first bound": float(bound[0]), "last bound": float(bound[-1])}
-        return Finding.judge(margin >= 1 - relative_error(run, rounding(run)), why, margin, numbers)
+        return Finding.judge(margin >= 1 - setting.error, why, margin, numbers)

@@ -1,4 +1,4 @@
-"""What zhou2023 says of a run: kernels follow the linear flow (eq. 44), and align with v_1 (Theorem 1)."""
+"""What zhou2023 proves about training: kernels follow the linear flow (eq. 44) and align with v_1 (Theorem 1)."""
 
 import math
 from collections.abc import Sequence
@@ -17,31 +17,29 @@ from unlazy.networks import ConvNet, Network
 from unlazy.papers.zhou2023.theorems.dynamics import order, predict
 from unlazy.papers.zhou2023.theorems.linearisation import Linearisation
 from unlazy.papers.zhou2023.theorems.setting import AUTHORS, Setting, is_known, read, small_images, weights_of
-from unlazy.probes import InputWeights, Probe
+from unlazy.probes import Probe
 from unlazy.theory import Example, Finding, Reading, Theorem
 
-_DEVIATIONS = 5.0  # standard deviations of the start that are allowed
+_DEVIATIONS = 5.0  # standard deviations, over initialisations, that are allowed
 
 
 class _OfKernels(Theorem[Setting]):
     """A theorem on the input weights of the paper's network."""
 
     example: ClassVar[Example] = Example(small_images)
-    probes: ClassVar[tuple[Probe, ...]] = (InputWeights(("conv1",)),)
     knows = staticmethod(is_known)
 
     def needs(self, network: Network, data: Dataset) -> tuple[Probe, ...]:
-        """Return the probe of the input weights; its layer has the name that the network gives it."""
         return weights_of(network)
 
 
 class LinearFlow(_OfKernels):
-    """What follows from Proposition 2, as in the proof of Theorem 3: up to T_eff the input weights follow eq. 44.
+    """A consequence of Proposition 2, as in the proof of Theorem 3: up to T_eff the input weights follow eq. 44.
 
-    Proposition 1 is eq. 44 itself, the solution of a linear flow, and is always true. That training stays close to it
-    is Proposition 2 and the proof of Theorem 3, where the difference is bounded up to constants that the paper leaves
-    open, so ``within`` is ours. T_eff is eq. 54 of the linear flow, which is known before training; the paper's is that
-    of training. `numbers` says how long the prediction held along the whole run, whatever T_eff is.
+    Proposition 1 is eq. 44 itself, the solution of a linear flow, and is always true. Proposition 2 and the proof of
+    Theorem 3 show that training stays close to it, up to constants that the paper leaves open, so ``within`` is our
+    choice. T_eff is that of eq. 54 for the linear flow, which is known before training; the paper's is that of
+    training. `numbers` also has the time until which the prediction holds, which may be later than T_eff.
 
     Parameters
     ----------
@@ -50,26 +48,22 @@ class LinearFlow(_OfKernels):
     """
 
     key: ClassVar[str] = "zhou2023/proposition-1"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition 2 and the proof of Theorem 3, to a constant of ours"
-    statement: ClassVar[str] = "Small weights follow Proposition 1's linear flow to 5 % up to T_eff of that flow."
+    source: ClassVar[str] = f"{AUTHORS}, Proposition 2 and the proof of Theorem 3, with our constant"
+    statement: ClassVar[str] = "Up to T_eff, small weights follow the linear flow of Proposition 1 to 5 %."
     counterexample: ClassVar[Example] = Example(small_images, scale=0.3)  # γ < 1
     within: float = eqx.field(static=True, default=0.05)
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require the paper's network, observed before T_eff."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         return read(run)
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare weights with eq. 44 at every time."""
         run, found, end = setting.run, setting.prediction, setting.end
         off = np.array([found.deviation(float(t), w) for t, w in zip(run.times, setting.weights(), strict=True)])
         largest, bad = float(off[setting.inside].max()), np.flatnonzero(off > self.within)
         numbers = {
             "largest deviation up to T_eff": largest,
             "T_eff": end,
-            "within 5 % until" if self.within == 0.05 else "within until": float(
-                run.times[max(bad[0] - 1, 0) if bad.size else -1]
-            ),
+            f"within {100 * self.within:g} % until": float(run.times[max(bad[0] - 1, 0) if bad.size else -1]),
             "predicted time of alignment 0.999": found.time_of(0.999),
             "eig_max": float(found.linear.values[0]),
             "spectral gap": found.linear.gap,
@@ -82,30 +76,28 @@ class LinearFlow(_OfKernels):
 
 
 class KernelsCondense(_OfKernels):
-    """Theorem 1: up to T_eff weights change beyond any bound (eq. 14) and align with v_1 (eq. 15) as M → ∞.
+    """Theorem 1: up to T_eff the relative change of the weights diverges (eq. 14) and they align with v_1 (eq. 15).
 
-    A run has one M. The ingredients of the limit can be checked on it: as M grows at a fixed time the two ratios tend
-    to
+    Both are limits as M → ∞, and a run has one M. What can be checked on it are their ingredients: as M grows at a
+    fixed time, the two ratios tend to
 
         |θ_W(t) - θ_W(0)|² / |θ_W(0)|² → Σ_k ((cosh λ_k t - 1)² + sinh² λ_k t) / (C_0 m² + 1),
         |θ_W,v_1(t)|² / |θ_W(t)|² → cosh 2λ_1 t / Σ_k cosh 2λ_k t,
 
-    with λ_k = 0 for directions that do not change (`limits`), and T_eff grows like log M, which takes the first to
-    infinity and the second to 1. A run with M channels has to reach both up to what chance allows: five standard
-    deviations, of the order of M^-½. `against_channels` computes both as M grows.
+    with λ_k = 0 for directions that do not change (`limits`), and T_eff grows like log M, so that the first ratio tends
+    to infinity and the second to 1. A run with M channels has to reach both values up to five standard deviations, of
+    the order of M^-½. `against_channels` computes both ratios as M grows.
     """
 
     key: ClassVar[str] = "zhou2023/theorem-1"
     source: ClassVar[str] = f"{AUTHORS}, Theorem 1 (eq. 14-15)"
-    statement: ClassVar[str] = "Before T_eff kernels move far from their start and align with v_1, if M is large."
+    statement: ClassVar[str] = "For large M, kernels move far and align with v_1 before T_eff."
     counterexample: ClassVar[Example] = Example(small_images, zero=True)  # a column of zeros, as MNIST has them
 
-    def read(self, run: Trajectory) -> Reading[Setting | None]:
-        """Require the paper's network, no zero pixels or targets, and an observation before T_eff."""
+    def read(self, run: Trajectory) -> Reading[Setting]:
         return read(run, zeros=False)
 
     def conclude(self, setting: Setting) -> Finding:
-        """Compare both ratios with their limits at the last time before T_eff."""
         run, found, end = setting.run, setting.prediction, setting.end
         last = int(np.flatnonzero(setting.inside)[-1])
         t, weights = float(run.times[last]), setting.weights()
@@ -122,15 +114,15 @@ class KernelsCondense(_OfKernels):
             "alignment": aligned,
             "alignment as M grows": near,
             "T_eff": end,
-            "looked at": t,
+            "time": t,
             "channels": float(len(now)),
             "gamma": order(setting.epsilon, len(now)),
         }
         margin = min(change / max(needed_far, 1e-300), aligned / max(needed_near, 1e-300))
         weak = needed_near == 0 and needed_far == 0
         why = (
-            f"At t = {t:.3g}, before T_eff = {end:.3g}, weights have changed by {change:.3g} times their start and a "
-            f"share {aligned:.4g} of their length is along v_1; as M grows these tend to {far:.3g} and {near:.4g}."
+            f"At t = {t:.3g}, before T_eff = {end:.3g}, the relative change of the weights is {change:.3g} and their "
+            f"alignment with v_1 {aligned:.4g}; as M grows these tend to {far:.3g} and {near:.4g}."
         )
         return Finding.judge(margin >= 1, why, margin, numbers, vacuous=weak)
 
@@ -174,7 +166,7 @@ class AgainstChannels(NamedTuple):
 def against_channels(
     data: Dataset, kernel: int, gamma: float, channels: Sequence[int], loss: Loss | None = None, *, key: PRNGKey
 ) -> AgainstChannels:
-    """Draw networks with ε = M^(-γ/2), and compute T_eff and the ratios of eq. 14 and 15 by eq. 44, for each M.
+    """Compute T_eff, and by eq. 44 the ratios of eq. 14 and 15, for a draw of a network with ε = M^(-γ/2) for each M.
 
     Parameters
     ----------

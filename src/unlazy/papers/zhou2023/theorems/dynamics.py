@@ -1,4 +1,4 @@
-"""Closed-form linear dynamics (zhou2023 Proposition 1, eq. 44): where every kernel will be, before any training."""
+"""The closed-form linear flow (zhou2023 Proposition 1, eq. 44), which predicts every kernel before training."""
 
 import dataclasses
 import functools
@@ -11,10 +11,10 @@ from unlazy._errors import UserError
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks import Network
-from unlazy.papers.zhou2023.theorems.linearisation import Linearisation, linearisation_in
+from unlazy.papers.zhou2023.theorems.linearisation import Linearisation, linearisation_of
 from unlazy.papers.zhou2023.theorems.structure import two_layer_form
 
-_GRID = 400  # times on which a first crossing is searched before it is refined
+_GRID = 400  # number of times among which a first crossing is searched for before it is refined
 _FAR = 200.0  # the last of them, in units of 1/λ_1 or 1/Δλ
 _HALVINGS = 60
 
@@ -27,9 +27,9 @@ class Prediction:
 
         x(t) = (x_0 + d) cosh λt + y_0 sinh λt - d,    y(t) = y_0 cosh λt + (x_0 + d) sinh λt,
 
-    which is eq. 44; components orthogonal to all v_k are constant in θ_W, and grow by c t in θ_a. Everything is divided
-    by e^(λ_1 t) internally, so that no time overflows. If θ_W and θ_a learn at rates ρ_W and ρ_a other than 1, all of
-    this is true of √(ρ_W/ρ_a) θ_a in place of θ_a, with the Z and c of `linearisation_of`.
+    which is eq. 44. Components orthogonal to all v_k are constant in θ_W, and grow by c t in θ_a. Everything is divided
+    by e^(λ_1 t) internally, so that late times do not overflow. If θ_W and θ_a are trained at rates ρ_W and ρ_a other
+    than 1, all of this holds with √(ρ_W/ρ_a) θ_a in place of θ_a, and with the Z and c of `linearisation_of`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def least_effective_time(largest: float, epsilon: float, channels: int, slack: f
 
 
 def predict(network: Network, data: Dataset, loss: Loss | None = None) -> Prediction:
-    """Predict the training of a two-layer network by the flow's linear part at zero.
+    """Predict the training of a two-layer network by the linear part of its flow at zero.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def predict(network: Network, data: Dataset, loss: Loss | None = None) -> Predic
         The training problem; ½ mean squares by default.
     """
     form = two_layer_form(network)
-    linear = linearisation_in(form, data, loss)
+    linear = linearisation_of(form, data, loss)
     return Prediction(linear, form.weights, form.readouts, ratio=math.sqrt(form.rates[0] / form.rates[1]))
 
 

@@ -1,4 +1,4 @@
-"""The flow of a two-layer network at zero weights: the matrix Z, and what its SVD predicts (zhou2023).
+"""The linear flow of a two-layer network at zero weights: the matrix Z, and its SVD (zhou2023).
 
 Write P_iu for the patch of sample i at place u with a 1 appended, θ_W,β = (W_β; b_β) for the input weights of channel β
 and θ_a,β = (a_u,β,k) for its read-outs, one for each place u and output k. A dense network has one place, and P_i are
@@ -18,11 +18,11 @@ each channel follows, independently of the others,
 - ½ squared error, mean: g = y/n, and Z is that of eq. 35 (one channel) and eq. 70 (several); without the half, twice.
 - Cross-entropy: g_ik = (y_ik - 1/K)/n with K classes, as softmax(0) = 1/K. Rows of Z sum to 0 over the outputs.
 - Squared error of probabilities: g_ik = (y_ik - 1/K)/(K n): the same directions, K times as slow.
-- c = 0 wherever σ(0) = 0, and in the paper. With the sigmoid it drives all channels in the one direction Z^T c: they
-  condense with one sign. f is then of the order of c t and not of ε², so the prediction ends sooner.
+- c = 0 if σ(0) = 0, as in the paper. With the sigmoid it drives all channels in the one direction Z^T c: they condense
+  with one sign. f is then of the order of c t and not of ε², so the prediction is valid for a shorter time.
 
-With several outputs V is as before (a column for each entry of θ_W) and U is longer; nothing else changes. A dense
-layer or a second convolution multiplies three factors or more: its flow at zero has no linear part, and no Z.
+With several outputs only U is longer; V has a row for each entry of θ_W as before. With a dense layer or a second
+convolution, products have three factors or more: the flow at zero has no linear part, and there is no Z.
 """
 
 import dataclasses
@@ -93,12 +93,12 @@ class Linearisation:
 
     @property
     def gap(self) -> float:
-        """Δλ = λ_1 - λ_2 (Assumption 4), with λ_2 = 0 if there is one singular value, as for kernels of full size."""
+        """Δλ = λ_1 - λ_2 (Assumption 4); λ_2 = 0 if there is one singular value, as for kernels as large as images."""
         return float(self.values[0] - (self.values[1] if self.values.size > 1 else 0.0))
 
     @property
     def eigenvalues(self) -> np.ndarray:
-        """λ_k², the eigenvalues of Z^T Z that figures 7 and 14 show."""
+        """λ_k², the eigenvalues of Z^T Z, which figures 7 and 14 show."""
         return self.values**2
 
     def kernels(self, k: int = 0) -> np.ndarray:
@@ -139,7 +139,7 @@ def linearise(
     """
     if data.x.ndim != 4:
         raise UserError(
-            f"Inputs must be images (n, channel, height, width), not of shape {data.x.shape}: use flat = false."
+            f"Inputs must be images (n, channel, height, width), not of shape {data.x.shape}: set flat = false."
         )
     pull = _pull(data, loss)
     images = np.tensordot(pull.T, np.asarray(data.x, float), axes=1)  # (k, channel, height, width)
@@ -148,8 +148,8 @@ def linearise(
     return _assembled(cut, pull, Tanh() if activation is None else activation, data.x.shape[1])
 
 
-def linearisation_of(network: Network, data: Dataset, loss: Loss | None = None) -> Linearisation:
-    """Compute Z and c of the problem that a network is trained on, if its flow has a linear part at zero.
+def linearisation_of(network: Network | TwoLayerForm, data: Dataset, loss: Loss | None = None) -> Linearisation:
+    """Compute Z and c of the problem on which a network is trained, if its flow has a linear part at zero.
 
     Where the input weights and the read-outs are trained at rates ρ_W and ρ_a other than 1, Z and c are multiplied by
     √(ρ_W ρ_a), so that the singular values are rates of growth.
@@ -158,23 +158,11 @@ def linearisation_of(network: Network, data: Dataset, loss: Loss | None = None) 
     ----------
     network
         Two layers that are both trained: a `ConvNet` with one convolution and a linear read-out without bias, a
-        `TwoLayer` with ``train_readout=True``, or any network of this form (`two_layer_form`).
+        `TwoLayer` with ``train_readout=True``, any network of this form, or what `two_layer_form` returns for it.
     data, loss
         The training problem; ½ mean squares by default.
     """
-    return linearisation_in(two_layer_form(network), data, loss)
-
-
-def linearisation_in(form: TwoLayerForm, data: Dataset, loss: Loss | None = None) -> Linearisation:
-    """Compute what `linearisation_of` does from a network that has been read.
-
-    Parameters
-    ----------
-    form
-        The network as a sum over neurons.
-    data, loss
-        The training problem; ½ mean squares by default.
-    """
+    form = network if isinstance(network, TwoLayerForm) else two_layer_form(network)
     _at_zero(form.activation)
     form.check_sum(data)
     pull = _pull(data, loss)

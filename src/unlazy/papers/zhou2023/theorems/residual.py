@@ -5,9 +5,9 @@ With e_i = f(x_i) - y_i and the loss of eq. 1, as defined before eq. 45,
     f_β = (1/n) Σ_i e_i Σ_u a_uβ σ'(h_iuβ) P_iu + (1/n) Σ_i y_i σ'(0) Σ_u a_uβ P_iu,
     g_uβ = (1/n) Σ_i e_i σ(h_iuβ) + (1/n) Σ_i y_i σ'(0) h_iuβ,
 
-so that θ_W,β' = Z^T θ_a,β - f_β and θ_a,β' = Z θ_W,β - g_β (eq. 45 with its sign put right). The paper's bound leaves
-constants out. Let all entries of P and all |y_i| be at most c, C_L bound |σ'| and |σ''|, and U and d be the numbers of
-places and of input weights. Then Σ_u |a_uβ| ≤ √U |a_β| and |h_iuβ| ≤ c √d |W_β|, so |f(x_i)| ≤ C_L c √(U d) S with
+so that θ_W,β' = Z^T θ_a,β - f_β and θ_a,β' = Z θ_W,β - g_β (eq. 45 with its sign corrected). The paper's bound omits
+constants. Let all entries of P and all |y_i| be at most c, let C_L bound |σ'| and |σ''|, and let U and d be the numbers
+of places and of input weights. Then Σ_u |a_uβ| ≤ √U |a_β| and |h_iuβ| ≤ c √d |W_β|, so |f(x_i)| ≤ C_L c √(U d) S with
 S = Σ_β |a_β| |W_β| ≤ M E_max² / 2, and
 
     |f_β| ≤ (C_L² c² U d S + C_L c³ d √U |W_β|) |a_β|,
@@ -17,11 +17,10 @@ which gives K_1 = ½ C_L² c² U d and K_2 = C_L c³ d √U in
 
     |f_β| ≤ (K_1 M E_max² + K_2 E_max) |a_β|,    |g_β| ≤ (K_1 M E_max² + ½ K_2 E_max) |W_β|.
 
-Here parameters are not divided by ε; in the paper's units E_max is ε E_max, and this is eq. 48. It is true of all
-parameters, whether or not they lie on a flow.
+This is eq. 48 for parameters that are not divided by ε: the paper's ε E_max is E_max here. It holds for all parameters,
+whether or not they lie on a flow.
 """
 
-import dataclasses
 import math
 from typing import ClassVar, NamedTuple
 
@@ -33,7 +32,7 @@ from unlazy.flows import Trajectory
 from unlazy.losses import Squared
 from unlazy.networks import Network
 from unlazy.papers.outcomes import LOOSE
-from unlazy.papers.zhou2023.theorems.setting import AUTHORS, first_assumption, form_of, is_known, small_images
+from unlazy.papers.zhou2023.theorems import setting as s
 from unlazy.papers.zhou2023.theorems.structure import TwoLayerForm
 from unlazy.probes import InputWeights, OutgoingWeights, Probe
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, require_type, through
@@ -41,18 +40,10 @@ from unlazy.theory.hypotheses import loss_slope
 
 
 class Residual(NamedTuple):
-    """f_β and g_β, row by row.
+    """f_β and g_β of every channel: θ_W' and θ_a' of the linear flow minus those of the network."""
 
-    Attributes
-    ----------
-    f
-        θ_W' of the linear flow minus that of the network, (M, d).
-    g
-        θ_a' of the linear flow minus that of the network, (M, places).
-    """
-
-    f: np.ndarray
-    g: np.ndarray
+    f: np.ndarray  # (M, d)
+    g: np.ndarray  # (M, places)
 
 
 def residual(
@@ -98,15 +89,12 @@ def constants(form: TwoLayerForm, data: Dataset, slopes: float) -> tuple[float, 
         C_L.
     """
     largest = max(float(np.abs(cut).max()) for _, cut in form.patches(data))
-    c, (places, d) = (
-        max(largest, float(np.abs(np.asarray(data.y)).max())),
-        (form.readouts.shape[1], form.weights.shape[1]),
-    )
+    c = max(largest, float(np.abs(np.asarray(data.y)).max()))
+    places, d = form.readouts.shape[1], form.weights.shape[1]
     return 0.5 * slopes**2 * c**2 * places * d, slopes * c**3 * d * math.sqrt(places)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Bounded:
+class _Bounded(NamedTuple):
     """A run, its network, C_L, and its loss."""
 
     run: Trajectory
@@ -116,38 +104,31 @@ class _Bounded:
 
 
 class ResidualBound(Theorem[_Bounded]):
-    """Proposition 2 with its constants: |f_β| and |g_β| of every channel, at every observed time (eq. 48).
+    """Proposition 2 with its constants: a bound of |f_β| and |g_β| of every channel, at every observed time (eq. 48).
 
-    The bound is vacuous where it is met a thousand times over by every channel. So it is with tanh: its σ''(0) is 0,
-    and there is nothing of the order of K_2 E_max, the larger term for small weights.
+    The bound is vacuous if it is met a thousand times over by every channel. That is the case with tanh: its σ''(0) is
+    0, so that no term is of the order of K_2 E_max, the larger part of the bound for small weights.
     """
 
     key: ClassVar[str] = "zhou2023/proposition-2"
-    source: ClassVar[str] = f"{AUTHORS}, Proposition 2 (eq. 48), with the constants that its proof leaves out"
+    source: ClassVar[str] = f"{s.AUTHORS}, Proposition 2 (eq. 48), with the constants that its proof omits"
     statement: ClassVar[str] = "Training differs from the linear flow by at most (K_1 M E_max² + K_2 E_max) |θ|."
-    example: ClassVar[Example] = Example(small_images, activation="silu")
-    counterexample: ClassVar[Example] = Example(small_images)  # tanh: vacuous
-    probes: ClassVar[tuple[Probe, ...]] = (InputWeights(("conv1",)), OutgoingWeights(("conv1",)))
-    knows = staticmethod(is_known)
+    example: ClassVar[Example] = Example(s.small_images, activation="silu")
+    counterexample: ClassVar[Example] = Example(s.small_images)  # tanh: vacuous
+    knows = staticmethod(s.is_known)
 
     def needs(self, network: Network, data: Dataset) -> tuple[Probe, ...]:
-        """Return the probes of both layers; the name of the neurons is that of the network's layer."""
-        form = form_of(network)
+        form = s.form_of(network)
         return () if form is None else (InputWeights((form.layer,)), OutgoingWeights((form.layer,)))
 
-    def read(self, run: Trajectory) -> Reading[_Bounded | None]:
-        """Require two layers with one output, Assumption 1, and the squared error."""
-        form = form_of(run.start)
-        yield Hypothesis("two layers that are both trained, as a sum over neurons", form is not None)
-        if form is None:
-            return None
+    def read(self, run: Trajectory) -> Reading[_Bounded]:
+        form = yield from s.read_form(run)
         loss = yield from require_type("squared error", run.loss, Squared)
         yield Hypothesis("one output, and all samples alike", run.data.y.ndim == 1 and run.data.weight is None)
-        slopes = yield from first_assumption(form.activation)
+        slopes = yield from s.first_assumption(form.activation)
         return _Bounded(run, form, slopes, loss)
 
     def conclude(self, setting: _Bounded) -> Finding:
-        """Compare the residuals of every channel with their bounds at every time."""
         run, form, data = setting.run, setting.form, setting.run.data
         k1, k2 = (loss_slope(setting.loss, data.n) * data.n * one for one in constants(form, data, setting.slopes))
         seen = [np.asarray(through(run, probe)[form.layer], float) for probe in self.needs(run.start, data)]
@@ -176,5 +157,5 @@ class ResidualBound(Theorem[_Bounded]):
             f"At {run.times.size} times the residuals of {len(form.weights)} channels are at least {margin:.3g} times "
             f"smaller than their bounds, with K_1 = {k1:.3g} and K_2 = {k2:.3g}."
         )
-        weak = f"A bound that is met {LOOSE:g} times over tests nothing."
+        weak = f"A bound that is met {LOOSE:g} times over is not a test."
         return Finding.judge(margin >= 1, why, margin, numbers, vacuous=margin >= LOOSE, if_vacuous=weak)

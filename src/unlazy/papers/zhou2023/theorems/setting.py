@@ -1,4 +1,4 @@
-"""The runs that theorems of zhou2023 apply to: the network, Assumptions 1-4 on the data, and a small problem."""
+"""The runs to which the theorems of zhou2023 apply: the network, Assumptions 1 to 4, and a small problem."""
 
 import dataclasses
 import math
@@ -15,23 +15,17 @@ from unlazy.networks import ConvNet, Network
 from unlazy.papers.zhou2023.theorems.dynamics import Prediction, order, predict
 from unlazy.papers.zhou2023.theorems.structure import TwoLayerForm, two_layer_form
 from unlazy.probes import InputWeights, OutgoingWeights, Probe
-from unlazy.theory import Hypothesis, Reading, through
+from unlazy.theory import Hypothesis, Reading, require, require_type, through
 from unlazy.theory.hypotheses import gradient_flow
 
 AUTHORS = "Zhou, Zhou, Li, Xu (2023)"
-_WINDOW = np.linspace(-10.0, 10.0, 8193)  # where |σ''| is searched for its largest value ...
-_TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])  # ... and where it must not be larger
-_CHANCE = 6.0  # standard errors that a variance may be off
+_WINDOW = np.linspace(-10.0, 10.0, 8193)  # where the largest |σ''| is searched for ...
+_TAIL = np.array([-100.0, -50.0, -20.0, 20.0, 50.0, 100.0])  # ... and where |σ''| must not be larger
+_CHANCE = 6.0  # standard errors by which a variance may be off
 
 
 def form_of(network: Network) -> TwoLayerForm | None:
-    """Return the network as the paper writes it, or None if it has another form.
-
-    Parameters
-    ----------
-    network
-        Any network.
-    """
+    """Return a network as the paper writes it, or None if it has another form."""
     try:
         return two_layer_form(network)
     except UserError:
@@ -39,24 +33,18 @@ def form_of(network: Network) -> TwoLayerForm | None:
 
 
 def is_known(network: Network) -> bool:
-    """Return whether it is the paper's network: two layers, a sum over neurons, both trained.
-
-    Parameters
-    ----------
-    network
-        Any network.
-    """
+    """Return whether a network has the paper's form: a sum over the neurons of one layer, all parameters trained."""
     return form_of(network) is not None
 
 
-def weights_of(network: Network) -> tuple[Probe, ...]:
-    """Return the probe of θ_W,β = (W_β; b_β) of every channel; none for a network of another form.
+def read_form(run: Trajectory) -> Reading[TwoLayerForm]:
+    """Require a network of the paper's form."""
+    what = "two layers that are both trained, as a sum over neurons"
+    return (yield from require_type(what, form_of(run.start), TwoLayerForm))
 
-    Parameters
-    ----------
-    network
-        Any network.
-    """
+
+def weights_of(network: Network) -> tuple[Probe, ...]:
+    """Return the probe of θ_W,β = (W_β; b_β) of every channel; none for a network of another form."""
     form = form_of(network)
     return () if form is None else (InputWeights((form.layer,)),)
 
@@ -64,13 +52,8 @@ def weights_of(network: Network) -> tuple[Probe, ...]:
 def one_size(form: TwoLayerForm) -> tuple[Hypothesis, float]:
     """Require that all parameters start with one standard deviation ε, in a flow without learning-rate factors.
 
-    A network that names its ``scales`` is taken at its word. Otherwise ε is the root mean square of all parameters, and
+    If the network states its ``scales``, these are used. Otherwise ε is the root mean square of all parameters, and
     those of both layers must agree with it within six standard errors.
-
-    Parameters
-    ----------
-    form
-        The network.
     """
     named = getattr(form.network, "scales", None)
     both = [form.weights.ravel(), form.readouts.ravel()]
@@ -87,15 +70,10 @@ def one_size(form: TwoLayerForm) -> tuple[Hypothesis, float]:
 
 
 def largest_slopes(activation: Activation) -> float:
-    """Compute C_L of Assumption 1, the larger of sup |σ'| and sup |σ''|; infinite where there is none.
+    """Compute C_L of Assumption 1, the larger of sup |σ'| and sup |σ''|, of an activation; it may be infinite.
 
-    The second is the largest value on a fine grid of [-10, 10], and infinite if |σ''| is larger at ±20, ±50 or ±100 by
+    The second is the largest value on a fine grid of [-10, 10], or infinite if |σ''| is larger at ±20, ±50 or ±100 by
     more than 1 %.
-
-    Parameters
-    ----------
-    activation
-        The activation σ.
     """
     near, far = (
         float(np.abs(np.asarray(activation.second_derivative(jnp.asarray(at)))).max()) for at in (_WINDOW, _TAIL)
@@ -106,7 +84,7 @@ def largest_slopes(activation: Activation) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A run of the paper's network, and what eq. 44 predicts before training.
+    """A run of the paper's network, and the prediction of eq. 44 for it.
 
     Parameters
     ----------
@@ -134,26 +112,16 @@ class Setting:
         return np.asarray(through(self.run, InputWeights((self.form.layer,)))[self.form.layer], float)
 
 
-def _in_weights(run: Trajectory) -> bool:
-    return hasattr(run.flow, "rtol")
-
-
 def first_assumption(sigma: Activation) -> Reading[float]:
-    """Require Assumption 1, and return C_L; infinite if it is not met.
-
-    Parameters
-    ----------
-    sigma
-        The activation σ.
-    """
+    """Require Assumption 1 of an activation, and return C_L."""
     smooth = not sigma.kinks and sigma.multiplicity == 1
-    yield Hypothesis("Assumption 1: σ twice differentiable with σ(0) = 0 and σ'(0) ≠ 0", smooth)
-    slopes = largest_slopes(sigma) if smooth else math.inf
-    yield Hypothesis("Assumption 1: |σ'| and |σ''| bounded, by C_L", math.isfinite(slopes), slopes)
+    yield from require(Hypothesis("Assumption 1: σ twice differentiable with σ(0) = 0 and σ'(0) ≠ 0", smooth))
+    slopes = largest_slopes(sigma)
+    yield from require(Hypothesis("Assumption 1: |σ'| and |σ''| bounded, by C_L", math.isfinite(slopes), slopes))
     return slopes
 
 
-def read(run: Trajectory, zeros: bool = True) -> Reading[Setting | None]:
+def read(run: Trajectory, zeros: bool = True) -> Reading[Setting]:
     """Require the paper's network with small weights, Assumptions 1 to 4, and a flow observed before T_eff.
 
     Parameters
@@ -161,36 +129,29 @@ def read(run: Trajectory, zeros: bool = True) -> Reading[Setting | None]:
     run
         The run.
     zeros
-        Whether pixels and targets may be 0, against Assumption 2: 1/c ≤ |x|, |y| ≤ c is read as a lower and an upper
-        bound of both. Upper bounds need no check on finitely many images.
+        Whether pixels and targets may be 0, contrary to Assumption 2: 1/c ≤ |x|, |y| ≤ c is read as a lower and an
+        upper bound of both. The upper bounds always hold for finitely many images.
     """
-    form = form_of(run.start)
-    yield Hypothesis("two layers that are both trained, as a sum over neurons", form is not None)
-    if form is None:
-        return None
+    form = yield from read_form(run)
     if not zeros:
         zero = float(np.mean(np.asarray(run.data.x) == 0))
-        what = "Assumption 2: |pixels| bounded away from 0, that is, a share 0 of zero pixels"
-        yield Hypothesis(what, zero == 0, zero, 0.0)
+        yield Hypothesis("Assumption 2: |x| bounded away from 0 (share of zero pixels)", zero == 0, zero, 0.0)
         least = float(np.abs(np.asarray(run.data.y)).min())
-        yield Hypothesis("Assumption 2, read for targets too: min |y| > 0", least > 0, least, 0.0)
-    slopes = yield from first_assumption(form.activation)
+        yield Hypothesis("Assumption 2, also for targets: min |y| > 0", least > 0, least, 0.0)
+    yield from first_assumption(form.activation)
     alike, epsilon = one_size(form)
-    yield alike
-    channels = len(form.weights)
-    gamma = order(epsilon, channels) if channels > 1 else float("-inf")
-    third = Hypothesis("Assumption 3 with γ = -log ε² / log M > 1", gamma > 1, gamma, 1.0)
-    yield third
-    yield (flow := gradient_flow(run))
-    # Outputs of small weights are tiny, and methods that control their error alone take steps that lose the weights.
-    yield (followed := Hypothesis("weights followed to a relative tolerance (method runge-kutta)", _in_weights(run)))
-    if not (alike.met and math.isfinite(slopes)):
-        return None
+    yield from require(alike)
+    gamma = order(epsilon, len(form.weights))
+    # Outputs of small weights are tiny, so methods that control only the error of outputs lose track of the weights.
+    relative_tolerance = hasattr(run.flow, "rtol")
+    yield from require(
+        Hypothesis("Assumption 3 with γ = -log ε² / log M > 1", gamma > 1, gamma, 1.0),
+        gradient_flow(run),
+        Hypothesis("weights integrated to a relative tolerance (method runge-kutta)", relative_tolerance),
+    )
     prediction = predict(run.start, run.data, run.loss)
-    relative = prediction.linear.gap / float(prediction.linear.values[0])
-    yield Hypothesis("Assumption 4: a spectral gap λ_1 > λ_2, as a share of λ_1", relative > 1e-8, relative)
-    if not (third.met and flow.met and followed.met and relative > 1e-8):
-        return None
+    gap = prediction.linear.gap / float(prediction.linear.values[0])
+    yield from require(Hypothesis("Assumption 4: a spectral gap λ_1 > λ_2, as a share of λ_1", gap > 1e-8, gap))
     setting = Setting(run, form, epsilon, prediction, prediction.effective_time(epsilon))
     first = float(np.min(run.times, where=run.times > 0, initial=np.inf))
     what = "an observation of the run in (0, T_eff], T_eff of eq. 54"
@@ -199,7 +160,7 @@ def read(run: Trajectory, zeros: bool = True) -> Reading[Setting | None]:
 
 
 def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "tanh") -> Trajectory:
-    """Train 32 kernels of 3 x 3 pixels on six images of 6 x 6 pixels, observed up to T_eff.
+    """Train 32 kernels of 3 x 3 pixels on six images of 6 x 6 pixels up to T_eff.
 
     Parameters
     ----------
@@ -220,13 +181,7 @@ def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "
 
 
 def six_images(*, zero: bool = False) -> Dataset:
-    """Draw six images of 6 x 6 pixels in [0.2, 1], with targets in [1, 3].
-
-    Parameters
-    ----------
-    zero
-        Whether the images have a column of zeros.
-    """
+    """Draw six images of 6 x 6 pixels in [0.2, 1], with a column of zeros if ``zero``, and targets in [1, 3]."""
     keys = jax.random.split(jax.random.key(0))
     x = jax.random.uniform(keys[0], (6, 1, 6, 6), minval=0.2)
     x = jnp.where(jnp.arange(6) == 0, 0.0, x) if zero else x

@@ -1,12 +1,12 @@
-"""Two-layer networks as zhou2023 writes them, whatever class they are of: convolutional, dense, or your own.
+"""Two-layer networks as zhou2023 writes them, of any class: convolutional, dense, or your own.
 
 A network has this form if it is a sum over the neurons of its one layer (`Network.layers`),
 
     f_ik = Σ_(u,β) a_(u,β,k) σ(P_iu·θ_W,β),
 
-and all of θ_W and a, and nothing else, is trained. P_iu is what the weights of a neuron are multiplied with: the patch
-of sample i at place u with a 1 for the bias, or the inputs of a dense network, which has one place. Everything here is
-read from `Layer.weights`, `Layer.outgoing`, `Layer.preactivations` and `Network.rates`.
+and exactly θ_W and a are trained. P_iu is what multiplies the weights of a neuron: the patch of sample i at place u
+with a 1 for the bias, or the inputs of a dense network, which has one place. Everything here is computed from
+`Layer.weights`, `Layer.outgoing`, `Layer.preactivations` and `Network.rates`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.networks import Layer, Network, split_trained, trained_rates
 
-_ALIKE = 1e-5  # relative difference of rates or outputs that is rounding, also in single precision
+_ALIKE = 1e-5  # relative difference of rates or outputs that may be rounding, also in single precision
 _BLOCK = 64  # samples at a time
 _ONLY = "Only two layers that are both trained, a sum over neurons, have a linear flow at zero weights"
 
@@ -58,25 +58,14 @@ class TwoLayerForm:
     put: Callable[[Any, Any], Any]
 
     def neurons(self, network: Network | None = None) -> Layer:
-        """Return the layer, of this network or of another with the same structure.
-
-        Parameters
-        ----------
-        network
-            The network; this one if omitted.
-        """
+        """Return the layer of this network, or of another one with the same structure."""
         return (self.network if network is None else network).layers()[self.layer]
 
     def patches(self, data: Dataset) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield P_iu of some samples at a time: which, and an array (samples, places, d).
+        """Yield P_iu of a block of samples at a time: a slice, and an array (samples, places, d).
 
-        Pre-activations are linear in θ_W, so neuron j shows one column of P if its weights are a unit vector. All
+        Pre-activations are linear in θ_W, so a neuron whose weights are a unit vector gives one column of P. All
         columns take d/M evaluations of the layer.
-
-        Parameters
-        ----------
-        data
-            The inputs.
         """
         m, d = self.weights.shape
         _, frozen = split_trained(self.network)
@@ -91,13 +80,7 @@ class TwoLayerForm:
             yield some, columns.reshape(some.stop - some.start, -1, d)
 
     def check_sum(self, data: Dataset) -> None:
-        """Raise an error unless f is the sum over neurons, at weights of the order of 1, where σ is not linear.
-
-        Parameters
-        ----------
-        data
-            Inputs, of which the first 64 are used.
-        """
+        """Raise an error unless f is the sum over neurons, on 64 inputs and at weights where σ is not linear."""
         neurons, (_, frozen) = self.neurons(), split_trained(self.network)
         large = [one / (float(jnp.abs(one).max()) or 1.0) for one in (neurons.weights(), neurons.outgoing())]
         network, x = eqx.combine(self.put(*large), frozen), data.x[:_BLOCK]
@@ -131,7 +114,7 @@ def two_layer_form(network: Network) -> TwoLayerForm:
         return one.weights(), one.outgoing()
 
     both, push = jax.linearize(shown, trained)
-    # Each weight is one parameter times a unit u, so that transposing gives back u² times what was put in.
+    # Each weight is a parameter times a constant u, so that applying the transpose gives the parameter times u².
     (ones,) = (pull := jax.linear_transpose(push, trained))(jax.tree.map(jnp.ones_like, both))
     squares = push(ones)
     rates = push(jax.tree.map(lambda rate, leaf: rate * leaf, trained_rates(network), ones))
