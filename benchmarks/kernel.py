@@ -4,17 +4,21 @@ The networks are 784-512-512-k with tanh, and a small convolutional network with
 are computed, in float32. The baselines are
 
 (a) the generic kernel of the first versions of this library, which computes the Jacobian of every pair of samples anew;
-(b) Jacobians by `jax.jacrev`, sample by sample under `vmap` and in blocks of `BASE` samples, contracted leaf by leaf;
+(b) Jacobians by `jax.jacrev`, sample by sample under `vmap`, contracted leaf by leaf;
 (c) the same with `torch.func`, where PyTorch is installed.
 
-(a) is measured on `BASE` samples, the others on up to `MEASURED`; for more samples their times are multiplied by the
-number of pairs of blocks, to which they are proportional. Memory is the largest resident size of the process during the
-call beyond that before it, the result included, on the samples that were measured. The error is the largest difference
-from (b) on `BASE` samples, relative to the largest entry.
+(b) and (c) hold the Jacobian of all samples if it has at most `HELD` bytes, and otherwise use blocks of samples with
+Jacobians of half that size. (a) is measured on `BASE` samples, and (b) and (c) wherever the contraction takes at most
+`FEASIBLE` operations; for more samples their times are multiplied by the square of the number of samples, and the row
+says so. Memory is the largest resident size of the process during the call beyond that before it, the result included,
+on the samples that were measured. The error is the largest difference from (b) on `BASE` samples, relative to the
+largest entry.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
 import threading
 import time
@@ -33,9 +37,11 @@ from unlazy.kernels import tangent_kernel
 sys.path.insert(0, str(Path(__file__).parent))
 from _timing import best_of
 
-BASE, MEASURED, REPEATS = 32, 256, 3
+BASE, REPEATS = 32, 3
+HELD, FEASIBLE = 2.0**31, 1.5e13
 SIZES = (32, 256, 1000)
 _OLD_BLOCK = 2.0**28  # bytes of Jacobians in a block of (a)
+_COMPILED_AGAIN = 20.0  # seconds beside which compilation does not count
 
 
 class Convolutional(eqx.Module):
@@ -92,9 +98,12 @@ def contracted(some: list[jax.Array], others: list[jax.Array]) -> jax.Array:
     return sum(jnp.einsum("iks,jls->ikjl", one, other) for one, other in zip(some, others, strict=True))
 
 
-def in_blocks(rows: Callable[[Any], Any], contract: Callable[[Any, Any], Any], x: Any) -> np.ndarray:
-    """Contract blocks of Jacobians; those of the columns are kept where there is one block only."""
-    blocks = [x[at : at + BASE] for at in range(0, len(x), BASE)]
+def in_blocks(
+    rows: Callable[[Any], Any], contract: Callable[[Any, Any], Any], x: Any, sample_bytes: float
+) -> np.ndarray:
+    """Contract blocks of Jacobians, of which two are held at a time, or one if it has all samples."""
+    size = len(x) if len(x) * sample_bytes <= HELD else max(1, int(HELD / 2 / sample_bytes))
+    blocks = [x[at : at + size] for at in range(0, len(x), size)]
     lines = []
     for block in blocks:
         here = rows(block)
@@ -103,12 +112,18 @@ def in_blocks(rows: Callable[[Any], Any], contract: Callable[[Any, Any], Any], x
     return np.concatenate(lines)
 
 
-def with_jax(model: eqx.Module) -> Callable[[Any], np.ndarray]:
+def jacobian_size(model: eqx.Module, x: jax.Array) -> int:
+    """Number of entries of the Jacobian of one sample."""
+    k = eqx.filter_eval_shape(apply, model, x).shape[1]
+    return k * sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))
+
+
+def with_jax(model: eqx.Module, size: int) -> Callable[[Any], np.ndarray]:
     """(b)."""
-    return lambda x: in_blocks(lambda some: jacobians(model, some), contracted, x)
+    return lambda x: in_blocks(lambda some: jacobians(model, some), contracted, x, 4.0 * size)
 
 
-def with_torch(model: Any) -> Callable[[Any], np.ndarray] | None:
+def with_torch(model: Any, size: int) -> Callable[[Any], np.ndarray] | None:
     """(c); None where PyTorch is not installed."""
     try:
         import torch
@@ -136,11 +151,13 @@ def with_torch(model: Any) -> Callable[[Any], np.ndarray] | None:
     def contract(some: list[Any], others: list[Any]) -> Any:
         return sum(torch.einsum("iks,jls->ikjl", one, other) for one, other in zip(some, others, strict=True))
 
-    return lambda x: in_blocks(rows, contract, torch.tensor(np.asarray(x)))
+    return lambda x: in_blocks(rows, contract, torch.tensor(np.asarray(x)), 4.0 * size)
 
 
 def peak_of(work: Callable[[], Any]) -> float:
     """MiB by which the resident size of this process grows while ``work`` is done."""
+    with contextlib.suppress(OSError, AttributeError):  # give back what earlier work has freed, on Linux
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     process, done, before = psutil.Process(), threading.Event(), psutil.Process().memory_info().rss
     found = [before]
 
@@ -156,15 +173,10 @@ def peak_of(work: Callable[[], Any]) -> float:
     return (max(found) - before) / 2**20
 
 
-def pairs(n: int) -> int:
-    return (-(-n // BASE)) ** 2
-
-
 def baseline(work: Callable[[Any], Any] | None, x: jax.Array) -> tuple[float, float] | None:
-    """Seconds per pair of blocks, and MiB; None where there is nothing to measure."""
+    """Seconds and MiB; None where there is nothing to measure."""
     if work is None:
         return None
-    np.asarray(work(x[:BASE]))  # compile, and warm up
     seconds = 0.0
 
     def timed() -> None:
@@ -174,7 +186,9 @@ def baseline(work: Callable[[Any], Any] | None, x: jax.Array) -> tuple[float, fl
         seconds = time.perf_counter() - begun
 
     peak = peak_of(timed)
-    return seconds / pairs(len(x)), peak
+    if seconds < _COMPILED_AGAIN:  # compilation counts at first: measure again without
+        peak = peak_of(timed)
+    return seconds, peak
 
 
 def measure() -> list[dict[str, Any]]:
@@ -185,27 +199,30 @@ def measure() -> list[dict[str, Any]]:
     }
     for name, model in {**models, "small CNN, k=10": Convolutional(key=jax.random.key(1))}.items():
         points = jax.random.normal(jax.random.key(2), (max(SIZES), 784))
-        by_jax, by_torch = with_jax(model), with_torch(model)
+        size = jacobian_size(model, points)
+        by_jax, by_torch = with_jax(model, size), with_torch(model, size)
         exact = by_jax(points[:BASE])
         error = np.max(np.abs(tangent_kernel(apply, model, points[:BASE]) - exact)) / np.max(np.abs(exact))
-        generic = baseline(lambda x, model=model: pair_by_pair(model, x), points[:BASE])
-        measured = {n: [baseline(one, points[:n]) for one in (by_jax, by_torch)] for n in SIZES if n <= MEASURED}
+        k = exact.shape[1]
+        generic = pair_by_pair.lower(model, points[:BASE]).compile()
+        slow = baseline(lambda x, model=model, generic=generic: generic(model, x), points[:BASE])
+        fine = [n for n in SIZES if 2.0 * n**2 * k * size <= FEASIBLE]
+        measured = {n: [baseline(one, points[:n]) for one in (by_jax, by_torch)] for n in fine}
         for n in SIZES:
-            x, most = points[:n], min(n, MEASURED)
+            x, at = points[:n], max(one for one in fine if one <= n)
             work = lambda x=x, model=model: jax.block_until_ready(tangent_kernel(apply, model, x))  # noqa: E731
             seconds, _ = best_of(REPEATS, work)
-            theirs = {"jacrev": measured[most][0], "torch": measured[most][1], "generic": generic}
-            times = {f"{who}_seconds": one and one[0] * pairs(n) for who, one in theirs.items()}
-            best = min(times[f"{who}_seconds"] for who in ("jacrev", "torch") if theirs[who])
+            theirs = {"jacrev": (at, measured[at][0]), "torch": (at, measured[at][1]), "generic": (BASE, slow)}
+            times = {f"{who}_seconds": one and one[0] * (n / base) ** 2 for who, (base, one) in theirs.items()}
+            best = min(times[f"{who}_seconds"] for who in ("jacrev", "torch") if theirs[who][1])
+            note = "" if at == n else f" (too slow here: extrapolated from n={at})"
+            also = "" if n == BASE else f", extrapolated from n={BASE}"
             rows.append(
                 {"name": f"tangent kernel, {name}, n={n}", "ratio": best / seconds}
                 | {"ratio_to_generic": times["generic_seconds"] / seconds, "seconds": seconds}
                 | times
                 | {"MiB": peak_of(work)}
-                | {f"{who}_MiB": one and one[1] for who, one in theirs.items()}
-                | {
-                    "error": float(error),
-                    "baseline": f"best of jacrev and torch.func, measured at n={most}; generic measured at n={BASE}",
-                }
+                | {f"{who}_MiB": one and one[1] for who, (_, one) in theirs.items()}
+                | {"error": float(error), "baseline": f"best of jacrev and torch.func{note}; generic{also}"}
             )
     return rows

@@ -56,6 +56,31 @@ def test_a_model_of_another_package_is_diagnosed(call, tmp_path, check):
     assert "<svg" in shown.figure
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("check", ["regime", "coordinates", "rates"])
+def test_ctrl_c_saves_and_the_same_command_continues(call, tmp_path, monkeypatch, check):
+    from unlazy.lab import coordinates, diagnosis, rates
+
+    module = {"regime": diagnosis, "coordinates": coordinates, "rates": rates}[check]
+    usual, widths = module.train, []
+
+    def interrupted(flow, models, *given):
+        widths.append(models[0])
+        if len(widths) == first + 1:
+            raise KeyboardInterrupt
+        return usual(flow, models, *given)
+
+    monkeypatch.setattr(module, "train", interrupted)
+    first = {"regime": 2, "coordinates": 2, "rates": 9}[check]  # trainings at each width
+    status, _, err = call(*USUAL, "--check", check)
+    assert status == 130
+    assert "Interrupted at width 8. The measurements at 4 are saved in" in err
+    assert "the same command continues from there" in " ".join(err.split())
+    status, _, _ = call(*USUAL, "--check", check)
+    assert (status, len(widths)) == (0, 2 * first + 1)
+    assert not list((tmp_path / "runs" / "diagnoses").glob("*.part"))
+
+
 WRONG = {
     "no such function": (["outside.nets:mak", "--data", "outside.nets:points"], "Did you mean 'make'"),
     "no such data": (["outside.nets:make", "--data", "mnst"], "Did you mean 'mnist'"),

@@ -148,21 +148,50 @@ def test_data_with_nan():
         diagnose(linear, data, [4, 8])
 
 
-def test_ctrl_c_keeps_the_widths_that_are_done(monkeypatch):
+def interrupt(monkeypatch, at):
+    """Let the ``at``-th training be interrupted, and return a list that grows by one with each training."""
     from unlazy.lab import diagnosis
 
     usual, calls = diagnosis.train, []
 
-    def interrupted(*given):
+    def counted(*given):
         calls.append(1)
-        if len(calls) > 2:
+        if len(calls) == at:
             raise KeyboardInterrupt
         return usual(*given)
 
-    monkeypatch.setattr(diagnosis, "train", interrupted)
+    monkeypatch.setattr(diagnosis, "train", counted)
+    return calls
+
+
+def test_ctrl_c_keeps_the_widths_that_are_done(monkeypatch):
+    interrupt(monkeypatch, 3)
     found = diagnose(linear, DATA, [4, 8], until=1.0, seeds=2)
     assert found.settings["widths"] == [4]
-    assert found.settings["interrupted"] == "at width 8"
+    assert found.settings["interrupted"] == "Interrupted at width 8."
+
+
+def test_the_same_call_continues_after_ctrl_c(monkeypatch, tmp_path):
+    calls, saved = interrupt(monkeypatch, 3), tmp_path / "linear.part"
+    options = {"until": 1.0, "seeds": 2}
+    partial = diagnose(linear, DATA, [4, 8], saved=saved, **options)
+    assert "measurements at 4 are saved" in partial.settings["interrupted"]
+    found = diagnose(linear, DATA, [4, 8], saved=saved, **options)
+    assert len(calls) == 5  # the model and its linearisation, at width 8 alone
+    assert not saved.exists()
+    assert found.to_dict() == diagnose(linear, DATA, [4, 8], **options).to_dict()
+
+
+@pytest.mark.parametrize("changed", ["until", "rate", "data", "damaged"])
+def test_what_was_measured_in_another_way_is_not_used(monkeypatch, tmp_path, changed):
+    calls, saved = interrupt(monkeypatch, 3), tmp_path / "linear.part"
+    diagnose(linear, DATA, [4, 8], until=1.0, seeds=2, saved=saved)
+    if changed == "damaged":
+        saved.write_text(saved.read_text().replace("0.", "1.", 1))
+    data = unlazy.Dataset(DATA.x, 2 * DATA.y) if changed == "data" else DATA
+    flow = unlazy.Descent(rate=0.05) if changed == "rate" else None
+    diagnose(linear, data, [4, 8], until=2.0 if changed == "until" else 1.0, flow=flow, seeds=2, saved=saved)
+    assert len(calls) == 7
 
 
 def changed(what, layer, by):

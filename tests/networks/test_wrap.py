@@ -481,7 +481,7 @@ MISTAKES = {
     "a network": (lambda: unlazy.wrap(TwoLayer(2, 2, key=0)), "A TwoLayer is a network already"),
     "NaN": (lambda: unlazy.wrap(foreign.mlp, {"w": np.array([np.nan])}), "'w' of mlp has entries that are NaN"),
     "complex": (lambda: unlazy.wrap(foreign.mlp, {"w": np.array([1j])}), "'w' of mlp is complex"),
-    "state": (lambda: unlazy.wrap(foreign.equinox(), state="thaw"), "state = 'thaw' is unknown: choose 'refuse' or"),
+    "state": (lambda: unlazy.wrap(foreign.equinox(), state="thaw"), "state = 'thaw' is not one of 'refuse', 'freeze'"),
     "module and more": (
         lambda: unlazy.wrap(foreign.equinox(), {"w": 1.0}),
         r"give wrap\(model\), here of class MLP, al",

@@ -77,6 +77,76 @@ def test_kernels_are_jacobians_of_any_module():
     np.testing.assert_array_equal(flat(jnp.asarray(images.numpy()).reshape(4, 9)), network(jnp.asarray(images.numpy())))
 
 
+class Reused(torch.nn.Module):
+    """Linear layers whose parameters also enter outside of them, as tied weights do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x))) @ self.last.weight @ self.first.weight + self.first.bias[:3]
+
+
+def test_a_weight_that_is_used_outside_of_its_layer_counts():
+    torch.manual_seed(0)
+    module, x = Reused().double(), torch.randn(4, 3, dtype=torch.float64)
+    kernel = unlazy.wrap(module).tangent_kernel(jnp.asarray(x.numpy()))
+    np.testing.assert_allclose(np.asarray(kernel).reshape(12, 12), brute_force(module, x, x), rtol=1e-9)
+
+
+class Attentive(torch.nn.Module):
+    """Attention, whose fused form has no second derivatives, on an embedding that is also the read-out."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(5, 4)
+        self.layer = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.1, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(self.table(x.long()))[:, -1] @ self.table.weight[:2].T
+
+
+class Recurrent(torch.nn.Module):
+    """A recurrent layer, which PyTorch cannot map over samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.out = torch.nn.LSTM(1, 3, batch_first=True), torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(self.cell(x[..., None])[0][:, -1])
+
+
+class Parametrised(torch.nn.Module):
+    """A layer whose weight is computed from other parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4))
+        self.last = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("kind", [Attentive, Recurrent, Parametrised])
+def test_unusual_modules_have_kernels_and_are_diagnosed(kind):
+    torch.manual_seed(0)
+    module = kind().double().eval()
+    x = torch.randint(0, 5, (4, 3)).double()
+    before = unlazy.wrap(module)
+    points = jnp.asarray(x.numpy())
+    kernel = np.asarray(before.tangent_kernel(points)).reshape(8, 8)
+    np.testing.assert_allclose(kernel, brute_force(module, x, x).reshape(8, 8), rtol=1e-8, atol=1e-10)
+    with torch.no_grad():
+        for one in module.parameters():
+            one.mul_(1.01)
+    found = unlazy.diagnose(before, unlazy.wrap(module), Dataset(points, jnp.zeros((4, 2))))
+    assert np.isfinite(found.whole.measured["linearisation error"].last)
+
+
 RATES = {"0.weight": 2.0, "0.bias": 0.0, "2.weight": 1.0, "2.bias": 3.0, "4.weight": 0.0, "4.bias": 0.0}
 RATES |= {"6.weight": 0.5, "6.bias": 1.0}
 

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from unlazy._errors import UserError
 from unlazy._files import writable
-from unlazy._signals import exit_status
 from unlazy._terminal import print_json, print_table
 from unlazy.cli.application import OK, Json, Out, app, count, interruptible
 
@@ -49,7 +48,8 @@ def diagnose(
     TRANSFER or UNDECIDED.
 
     The figure and all numbers are written to OUT/diagnoses, where `unlazy report` finds them. The exit status is 0
-    whatever the answer is.
+    whatever the answer is. After Ctrl-C the widths that were finished are saved there, and the same command continues
+    from them.
 
     Parameters
     ----------
@@ -79,18 +79,26 @@ def diagnose(
     if until is not None and check != "regime":
         raise UserError(f"--until {until:g} is for the regime alone: leave it out of --check {check}.")
     writable(out / "diagnoses", "The diagnosis", "--out")
+    from unlazy import lab
     from unlazy._registry import load
-    from unlazy.lab import build
+    from unlazy.flows import Descent
 
     section: dict[str, Any] = {"kind": data} | ({} if samples is None else {"n": samples})
-    function, drawn = load(make), build(section, "data", "--data", key=0)
-    found = _found(check, function, drawn, wanted, rate, until, seeds)
+    function, drawn = load(make), lab.build(section, "data", "--data", key=0)
+    name = make.replace(":", ".") + ("" if check == "regime" else f"-{check}")
+    saved = out / "diagnoses" / f"{name}.part"
+    common: dict[str, Any] = {"flow": Descent(rate=rate), "seeds": seeds, "saved": saved}
+    if check == "regime":
+        found = lab.diagnose(function, drawn, wanted, until=until, **common)
+    elif check == "coordinates":
+        found = lab.coordinate_check(function, drawn, wanted, **common)
+    else:
+        found = lab.rate_transfer(function, drawn, wanted, [rate * 2.0**power for power in range(-4, 5)], **common)
     call = f"unlazy diagnose {make} --data {data} --widths {widths} --rate {rate:g} --seeds {seeds}"
     call += f" --samples {samples}" if samples is not None else ""
     call += f" --until {until:g}" if until is not None else ""
     call += f" --check {check}" if check != "regime" else ""
     found.settings["command"] = call
-    name = make.replace(":", ".") + ("" if check == "regime" else f"-{check}")
     path = found.save(out / "diagnoses" / f"{name}.json")
     content = json_format.loads(path.read_text(encoding="utf-8"))
     if json:
@@ -101,21 +109,9 @@ def diagnose(
             print(f"{content['answer']}. {content['reason']}\n")
         print_table(head, [list(row) for row in rows])
         print(f"Figure: {path.with_suffix('.svg')}")
-    return exit_status() if "interrupted" in found.settings else OK
-
-
-def _found(check: Check, make: Any, data: Any, widths: list[int], rate: float, until: float | None, seeds: int) -> Any:
-    from unlazy.flows import Descent
-    from unlazy.lab import coordinate_check, rate_transfer
-    from unlazy.lab import diagnose as ask
-
-    flow = Descent(rate=rate)
-    if check == "regime":
-        return ask(make, data, widths, flow=flow, until=until, seeds=seeds)
-    if check == "coordinates":
-        return coordinate_check(make, data, widths, flow=flow, seeds=seeds)
-    rates = [rate * 2.0**power for power in range(-4, 5)]
-    return rate_transfer(make, data, widths, rates, flow=flow, seeds=seeds)
+    if "interrupted" in found.settings:
+        raise KeyboardInterrupt(found.settings["interrupted"])
+    return OK
 
 
 def _numbers(text: str) -> list[int]:

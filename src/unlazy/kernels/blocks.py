@@ -27,21 +27,7 @@ class Blocks(NamedTuple):
 def blocks_within(
     structure: Structure, leaves: list[Any], choice: Choice, rows: int, columns: int, reduced: str, memory: float
 ) -> Blocks:
-    """Choose the largest blocks whose working memory is within the bound, or the smallest there are.
-
-    Parameters
-    ----------
-    structure, leaves
-        The traced function and its trained leaves.
-    choice
-        How Θ is computed.
-    rows, columns
-        Numbers of samples.
-    reduced
-        ``"all"``, ``"trace"`` or ``"one"``.
-    memory
-        The bound in bytes.
-    """
+    """Choose the largest blocks whose working memory is within a bound in bytes, or the smallest blocks there are."""
     item = max(structure.dtype.itemsize, *(leaf.dtype.itemsize for leaf in leaves))
     k = 1 if reduced == "one" else structure.outputs
     b, c, o = rows, columns, k

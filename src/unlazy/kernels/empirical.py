@@ -21,7 +21,7 @@ from unlazy.kernels.factors import combined, factors_of
 from unlazy.kernels.problem import Problem, cut, problem_of, pushed, samples_of, split
 from unlazy.kernels.structure import Choice, Method, Structure, choose
 
-MEMORY = 2.0**29  # bytes of a block, unless told otherwise
+MEMORY = 2.0**29  # bytes of a block, if `memory` is not given
 
 
 class Costs(NamedTuple):
@@ -157,15 +157,7 @@ def kernel_of(
     method: Method = "auto",
     memory: float | None = None,
 ) -> Float[Array, "..."]:
-    """Compute the tangent kernel inside a compiled computation; see `tangent_kernel`.
-
-    Parameters
-    ----------
-    problem
-        The function, its trained leaves, and their names and rates.
-    x, z, outputs, method, memory
-        As in `tangent_kernel`.
-    """
+    """Compute the tangent kernel inside a compiled computation; see `tangent_kernel`."""
     structure, rows, columns, reduced = _traced(problem, x, z, outputs)
     if not problem.leaves:
         raise UserError("There is no trained parameter: a tangent kernel needs a floating-point array with a rate.")
@@ -202,8 +194,6 @@ def _traced(
     rows = samples_of(x)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
     structure = Structure(problem.function, problem.leaves, problem.names, one)
-    if isinstance(outputs, bool) or not (isinstance(outputs, int) or outputs in ("all", "trace")):
-        raise UserError(f"outputs = {outputs!r} is unknown: take 'all', 'trace' or the index of one output.")
     if isinstance(outputs, int) and not 0 <= outputs < structure.outputs:
         raise UserError(f"There is no output {outputs}: the function has {structure.outputs}, counted from 0.")
     reduced = "one" if isinstance(outputs, int) else outputs

@@ -27,15 +27,6 @@ def factors_of(structure: Structure, choice: Choice, leaves: Sequence[Any]) -> C
 
     They are inputs (b, G, P, D) and signals (b, c, G, P, M) for each class of a leaf that goes by Gram matrices, and
     the Jacobian (b, c, size) of any other leaf.
-
-    Parameters
-    ----------
-    structure
-        The traced function.
-    choice
-        What goes by Gram matrices.
-    leaves
-        The trained arrays.
     """
     direct = [leaves[index] for index in structure.direct]
 
@@ -94,21 +85,7 @@ def combined(
     *,
     trace: bool,
 ) -> Float[Array, "..."]:
-    """Sum Θ over the leaves, from the factors of two blocks: (b, c, b', c'), or (b, b') for the sum over outputs.
-
-    Parameters
-    ----------
-    structure, choice
-        The traced function and what goes by Gram matrices.
-    rates
-        Learning-rate factor of each leaf, a number or an array of its shape.
-    shapes
-        Shapes of the leaves.
-    x, z
-        Factors of the two blocks.
-    trace
-        Whether to sum over outputs.
-    """
+    """Sum Θ over the leaves, from the factors of two blocks: (b, c, b', c'), or (b, b') for the sum over outputs."""
     total: Any = 0.0
     for leaf, gram, rate, shape, a, b in zip(structure.leaves, choice.gram, rates, shapes, x, z, strict=True):
         if gram:

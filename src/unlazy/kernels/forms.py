@@ -71,15 +71,7 @@ class Form(NamedTuple):
 
 
 def form_of(eqn: Any, weight: int) -> Form | None:
-    """Write an equation of a jaxpr as a product; None if it is none.
-
-    Parameters
-    ----------
-    eqn
-        The equation.
-    weight
-        Which of its operands is the weight: 0 or 1.
-    """
+    """Write an equation of a jaxpr as a product; None if it is not one."""
     if eqn.primitive.name == "dot_general":
         return _dense(eqn, weight)
     if eqn.primitive.name == "conv_general_dilated" and weight == 1 and eqn.params["batch_group_count"] == 1:

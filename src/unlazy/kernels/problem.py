@@ -27,15 +27,7 @@ class Problem(NamedTuple):
 
 
 def pushed(outputs: Callable[[list[Any]], Array], leaves: list[Any], step: list[Any]) -> Array:
-    """Return J v by forward-mode derivatives, or twice by reverse mode where a function has no other.
-
-    Parameters
-    ----------
-    outputs
-        Function of the leaves.
-    leaves, step
-        The leaves and v.
-    """
+    """Return J v by forward-mode derivatives, or twice by reverse mode where a function has no other."""
     closed, shape = jax.make_jaxpr(outputs, return_shape=True)(leaves)
     if not has_own_vjp(closed.jaxpr):
         return jax.jvp(outputs, (leaves,), (step,))[1]
@@ -45,17 +37,7 @@ def pushed(outputs: Callable[[list[Any]], Array], leaves: list[Any], step: list[
 
 
 def cut(tree: PyTree, size: int, *, repeat: bool = True) -> PyTree:
-    """Cut the first axis into blocks; the last one is filled up with first rows again, or with zeros.
-
-    Parameters
-    ----------
-    tree
-        An array, or a tree of arrays.
-    size
-        Rows of a block.
-    repeat
-        Whether to fill up with rows of the array.
-    """
+    """Cut the first axis into blocks; the last one is filled up with first rows again, or with zeros."""
 
     def blocks_of(leaf: Array) -> Array:
         n = leaf.shape[0]
@@ -70,13 +52,7 @@ def cut(tree: PyTree, size: int, *, repeat: bool = True) -> PyTree:
 
 
 def samples_of(x: PyTree) -> int:
-    """Return the number of samples of a batch.
-
-    Parameters
-    ----------
-    x
-        An array, or a tree of arrays, with the samples along the first axis.
-    """
+    """Return the number of samples of a batch."""
     sizes = {leaf.shape[0] if getattr(leaf, "ndim", 0) else 0 for leaf in jax.tree.leaves(x)}
     if len(sizes) != 1 or 0 in sizes:
         raise UserError("A batch is an array, or a tree of arrays, with the samples along the first axis.")
@@ -109,17 +85,7 @@ def _as_rate(rate: Any) -> Any:
 
 
 def problem_of(apply: Callable[[Any, Any], Array], trained: PyTree, rest: PyTree, rates: PyTree) -> Problem:
-    """Write ``apply`` as a function of the list of trained leaves and of one sample.
-
-    Parameters
-    ----------
-    apply
-        Function of parameters and a batch.
-    trained, rest
-        The two halves of the parameters.
-    rates
-        Rates of the trained leaves.
-    """
+    """Write ``apply`` as a function of the list of trained leaves and of one sample."""
     with_paths, tree = jax.tree_util.tree_flatten_with_path(trained)
 
     def one(leaves: list[Any], sample: PyTree) -> Array:
@@ -136,13 +102,7 @@ def problem_of(apply: Callable[[Any, Any], Array], trained: PyTree, rest: PyTree
 
 
 def leaf_name(path: Sequence[Any]) -> str:
-    """Name a leaf by its path in a tree: ``layers[0].weight``, ``params.Dense_0.kernel``.
-
-    Parameters
-    ----------
-    path
-        The path, as JAX gives it.
-    """
+    """Name a leaf by its path in a tree: ``layers[0].weight``, ``params.Dense_0.kernel``."""
     name = ""
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):

@@ -1,4 +1,4 @@
-"""What is known of a function before it is evaluated: its products with weights, and what each way to Θ would cost."""
+"""What is known about a function before it is evaluated: its products with weights, and the cost of each method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from unlazy._errors import UserError, short
+from unlazy._errors import UserError
 from unlazy._types import PyTree
 from unlazy.kernels.counts import intermediates, operations
 from unlazy.kernels.forms import Form
@@ -121,17 +121,7 @@ class Structure:
         return interpreter.use(out)
 
     def evaluate(self, values: Sequence[Any], taps: Sequence[Array], sample: PyTree) -> tuple[Array, list[Array]]:
-        """Return the outputs, as (k,), with a tap added to the result of each product, and the products' inputs.
-
-        Parameters
-        ----------
-        values
-            The leaves.
-        taps
-            An array of the shape of its result for each product.
-        sample
-            One sample.
-        """
+        """Return the outputs, as (k,), with a tap added to the result of each product, and the products' inputs."""
         inputs: list[Array] = []
 
         def tapped(product: Product) -> Array:
@@ -189,23 +179,21 @@ class Choice(NamedTuple):
 def choose(
     structure: Structure, method: Method, rows: int, columns: int, reduced: str, whole: Sequence[bool]
 ) -> Choice:
-    """Choose the cheapest way to Θ by the number of operations.
+    """Choose the method that computes Θ with the fewest operations.
 
     Parameters
     ----------
     structure
         The traced function.
     method
-        ``"auto"``, or one way that is asked for.
+        ``"auto"``, or the method to use.
     rows, columns
         Numbers of samples.
     reduced
         ``"all"``, ``"trace"`` or ``"one"``.
     whole
-        For each leaf whether it has one rate for all its entries; otherwise only its Jacobian will do.
+        For each leaf whether it has one rate for all its entries; otherwise its Jacobian is needed.
     """
-    if method not in ("auto", "layers", "jacobian", "products"):
-        raise UserError(f"method = {short(method)} is unknown: take 'auto', 'layers', 'jacobian' or 'products'.")
     k = 1 if reduced == "one" else structure.outputs
     pairs = k * k if reduced == "all" else k
     gram, total = [], (rows + columns) * (1 + 2 * k) * structure.operations
@@ -225,15 +213,7 @@ def choose(
 
 
 def gram_operations(structure: Structure, leaf: Leaf, k: int, pairs: int) -> float:
-    """Count the operations for one pair of samples if a leaf's part of Θ is computed by Gram matrices.
-
-    Parameters
-    ----------
-    structure, leaf
-        The traced function and the leaf.
-    k, pairs
-        Number of outputs, and of pairs of outputs.
-    """
+    """Count the operations for one pair of samples if a leaf's part of Θ is computed by Gram matrices."""
     assert leaf.classes is not None
     sizes = [[structure.sites[place].form.size for place in members] for members in leaf.classes]
     places = [sum(size[1] for size in members) for members in sizes]

@@ -1,9 +1,9 @@
 """Answers to "is my network lazy?", and the rules that lead to them.
 
-Exponents of width are multiples of 1/2 as a rule, so a quantity *vanishes* with the width where the 95 % interval of
+Exponents of the width are usually multiples of 1/2, so a quantity *vanishes* with the width where the 95 % interval of
 its exponent is below -1/4, *grows* where it is above 1/4, *stays* where it is between, and *persists* where it is above
 -1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.slopes`). Relative changes below
-1 % at all widths are no changes, whatever their exponent is: it may be that of rounding errors, and the linearised
+1 % at all widths count as no change, whatever their exponent is: it may come from rounding errors, and the linearised
 model describes the training. A quantity relative to the size at the start does not count as growing where that size
 vanishes.
 """
@@ -28,9 +28,7 @@ from unlazy.lab.slopes import Slope, fit_slope
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GATHERED = (
-    0.3  # of the pairs of neurons that were not along one line before: as many as with three lines in equal shares
-)
+GATHERED = 0.3  # of the pairs of neurons that were not along one line before: nearly three lines in equal shares
 SMALL, LARGE = 0.1, 0.5  # of a relative change between two checkpoints
 NEGLIGIBLE = 0.01  # of a relative change at all widths
 TRIVIAL = 0.01  # of the initial error: a function that has changed by less was hardly trained
@@ -186,23 +184,21 @@ def _some(measured: Mapping[str, Slope], *names: str) -> dict[str, Slope]:
 def judged(measured: Mapping[str, Slope], settings: dict[str, Any]) -> Diagnosis:
     """Judge a model from what was measured at several widths.
 
-    Parameters
-    ----------
-    measured
-        The measurements by name: "kernel drift", or "layer: feature change" for those of a layer.
-    settings
-        How the model was trained, for the record.
+    Names are those of a quantity of the whole model, "kernel drift", or of a layer, "layer: feature change".
     """
-    each: dict[str, dict[str, Slope]] = {}
-    whole: dict[str, Slope] = {}
-    for name, slope in measured.items():
-        layer, found, quantity = name.rpartition(": ")
-        if found:
-            each.setdefault(layer, {})[quantity] = slope
-        else:
-            whole[name] = slope
+    whole, each = _by_layer(measured)
     layers = {name: _layer(slopes) for name, slopes in each.items()}
     return Diagnosis(_whole(whole, layers), layers, settings)
+
+
+def _by_layer(measured: Mapping[str, Slope]) -> tuple[dict[str, Slope], dict[str, dict[str, Slope]]]:
+    """Divide measurements into those of the whole model and those of each layer."""
+    whole: dict[str, Slope] = {}
+    each: dict[str, dict[str, Slope]] = {}
+    for name, slope in measured.items():
+        layer, found, quantity = name.rpartition(": ")
+        (each.setdefault(layer, {}) if found else whole)[quantity] = slope
+    return whole, each
 
 
 _ONE_WIDTH = "Laziness is about growing width, and there is only one width."
@@ -305,20 +301,8 @@ def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
 
 
 def judged_once(measured: Mapping[str, float], settings: dict[str, Any]) -> Diagnosis:
-    """Judge two checkpoints of one training: relative changes below 10 % are small, above 50 % large.
-
-    Parameters
-    ----------
-    measured
-        The measurements, named as in `judged`.
-    settings
-        What was compared, for the record.
-    """
-    whole: dict[str, Slope] = {}
-    each: dict[str, dict[str, Slope]] = {}
-    for name, value in measured.items():
-        layer, found, quantity = name.rpartition(": ")
-        (each.setdefault(layer, {}) if found else whole)[quantity] = fit_slope([1], np.array([[value]]))
+    """Judge two checkpoints of one training: relative changes below 10 % are small, above 50 % large."""
+    whole, each = _by_layer({name: fit_slope([1], np.array([[value]])) for name, value in measured.items()})
     layers = {name: _layer_once(slopes) for name, slopes in each.items()}
     return Diagnosis(_whole_once(whole, layers), layers, settings)
 

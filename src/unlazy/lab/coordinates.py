@@ -1,6 +1,6 @@
 """Whether a model's initialisation, multipliers and learning rates scale with the width as they should.
 
-The coordinate check of Yang et al. (2022) looks at how the sizes of pre-activations, and their changes after a few
+The coordinate check of Yang et al. (2022) compares how the sizes of pre-activations, and their changes after a few
 steps, depend on the width. Errors spread from the layer where they are made: a wrong multiplier of the read-out changes
 the updates of all layers below it. To name the layer, `coordinate_check` also measures ratios that belong to one layer
 alone. Write x for the input of a layer, W = m^(-a) w for its weights with w of order m^(-b), m^(-c) for its learning
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -30,14 +31,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError
-from unlazy._terminal import Progress, bar
+from unlazy._terminal import Progress
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows import Adam, Descent
+from unlazy.kernels.problem import leaf_name
 from unlazy.lab.answers import Saved
 from unlazy.lab.layer_checks import DECAY, FORWARD, UPDATE, LayerCheck, deviation, judge_layer, predicted_exponents
-from unlazy.lab.models import Flows, Make, checked_widths, make_models, part_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Loss
 from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
@@ -133,6 +136,7 @@ class CoordinateCheck(Saved):
         return "\n".join([head, *lines])
 
 
+@checked
 def coordinate_check(
     make: Make,
     data: Dataset,
@@ -144,6 +148,7 @@ def coordinate_check(
     parameterisation: abc.Parameterisation | None = None,
     key: PRNGKey | int = 0,
     progress: Progress | None = None,
+    saved: Path | str | None = None,
 ) -> CoordinateCheck:
     """Check how initialisation, multipliers, learning rates and weight decay of a model scale with the width.
 
@@ -163,31 +168,32 @@ def coordinate_check(
         The `Descent` that trains the model, or a function from the width to it; at the rate 0.1 if omitted.
     steps
         Number of steps after which changes are measured.
-    seeds
-        Number of initialisations at each width.
     parameterisation
         What to compare with; by default μP (`abc.maximal_update`) for SGD, or for Adam if the flow uses that.
-    key
-        Random key from which those of ``make`` are derived.
-    progress
-        Called with the fraction done and the present width.
+    seeds, key, progress, saved
+        As in `diagnose_widths`.
     """
     widths = checked_widths(widths)
     if len(widths) < 2:
         raise UserError(f"widths = {list(widths)}: exponents need at least two widths, such as [64, 128, 256, 512].")
     if steps < 1:
         raise UserError(f"steps = {steps} is too small: choose at least 1.")
-    rows: list[list[dict[str, dict[str, float]]]] = []
-    chosen, adam = None, False
-    with bar(progress, "width ") as report:
-        for place, width in enumerate(widths):
-            networks, chosen, samples = make_models(make, width, seeds, data, flow, key)
-            if not isinstance(chosen, Descent):
-                raise UserError(f"A coordinate check counts steps of Descent, not of {type(chosen).__name__}.")
-            adam = parameterisation.optimiser == "adam" if parameterisation else isinstance(chosen.optimiser, Adam)
-            part = part_of(report, place, len(widths), width)
-            rows.append(_measure(networks, samples, chosen, steps, adam, part))
-            report((place + 1) / len(widths), width)
+
+    def by_adam(flow: Descent) -> bool:
+        return parameterisation.optimiser == "adam" if parameterisation else isinstance(flow.optimiser, Adam)
+
+    def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> Any:
+        if not isinstance(chosen, Descent):
+            raise UserError(f"A coordinate check counts steps of Descent, not of {type(chosen).__name__}.")
+        return _measure(networks, samples, chosen, steps, by_adam(chosen), part)
+
+    rows, _, chosen, interrupted = over_widths(
+        measure, make, data, widths, flow, seeds, key, progress, saved, "coordinates", steps, parameterisation
+    )
+    if interrupted:
+        raise KeyboardInterrupt(interrupted)
+    assert isinstance(chosen, Descent)
+    adam = by_adam(chosen)
     names = list(rows[0][0])
     if any(list(run) != names for row in rows for run in row):
         raise UserError("The model has other layers at other widths: make must change nothing but their sizes.")
@@ -216,8 +222,8 @@ def _measure(
     networks: list[Network], data: Dataset, flow: Descent, steps: int, adam: bool, progress: Progress
 ) -> list[dict[str, dict[str, float]]]:
     rate = float(flow.rate)
-    one_step = train(flow, networks, data, [0.0, rate], (), part_of(progress, 0, 2, 0))
-    some = one_step if steps == 1 else train(flow, networks, data, [0.0, steps * rate], (), part_of(progress, 1, 2, 0))
+    one_step = train(flow, networks, data, [0.0, rate], (), part_of(progress, 0, 2))
+    some = one_step if steps == 1 else train(flow, networks, data, [0.0, steps * rate], (), part_of(progress, 1, 2))
     for run in (*one_step, *some):
         if not run.status.ok:
             raise UserError(f"Training failed in the first {steps} steps: lower the learning rate.")
@@ -284,15 +290,11 @@ def _short(name: str) -> str:
 
 def _leaves(tree: PyTree) -> dict[str, Any]:
     """Return the leaves of a tree by the names that `trace_layers` gives them."""
-    from unlazy.kernels.problem import leaf_name
-
     return {leaf_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
 
 
 def _with_leaf(network: Network, name: str, value: Any) -> Network:
     """Return the network with one array of its parameters replaced."""
-    from unlazy.kernels.problem import leaf_name
-
     return jax.tree_util.tree_map_with_path(lambda path, leaf: value if leaf_name(path) == name else leaf, network)
 
 

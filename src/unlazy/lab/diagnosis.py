@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import jax
@@ -21,13 +22,13 @@ import numpy as np
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
-from unlazy._terminal import Progress, bar
+from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Flow, Trajectory
 from unlazy.flows.trajectory import flat
 from unlazy.lab.answers import Diagnosis, judged, judged_once
-from unlazy.lab.models import Flows, Make, checked_widths, horizon, make_models, part_of, rate_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Squared
 from unlazy.networks import Network, TangentModel, layers_on, split_trained
@@ -51,15 +52,16 @@ def diagnose(
     seeds: int = 3,
     key: PRNGKey | int = 0,
     progress: Progress | None = None,
+    saved: Path | str | None = None,
 ) -> Diagnosis: ...
 @overload
 def diagnose(before: Network, after: Network, data: Dataset, /) -> Diagnosis: ...
 def diagnose(*given: Any, **options: Any) -> Diagnosis:
     """Find the regime of a model, by training it at several widths or from two checkpoints.
 
-    ``diagnose(make, data, widths=(64, 128, 256, 512), *, flow, until, seeds, key, progress)`` trains the model that
-    ``make(width, key)`` returns; see `diagnose_widths` for the arguments. ``diagnose(before, after, data)`` compares
-    the model before and after a training of your own; see `diagnose_checkpoints`.
+    ``diagnose(make, data, widths, *, flow, until, seeds, key, progress, saved)`` trains the model that ``make(width,
+    key)`` returns; see `diagnose_widths` for the arguments. ``diagnose(before, after, data)`` compares the model before
+    and after a training of your own; see `diagnose_checkpoints`.
 
     Parameters
     ----------
@@ -84,8 +86,11 @@ def diagnose_widths(
     seeds: int = 3,
     key: PRNGKey | int = 0,
     progress: Progress | None = None,
+    saved: Path | str | None = None,
 ) -> Diagnosis:
     """Find the regime of a model by training it at several widths.
+
+    After Ctrl-C it is judged from the widths that were finished.
 
     Parameters
     ----------
@@ -107,33 +112,26 @@ def diagnose_widths(
         Random key from which those of ``make`` are derived.
     progress
         Called with the fraction done and the present width.
+    saved
+        File in which the measurements of finished widths are kept until all are finished, so that the same call
+        continues after an interruption. None are kept if omitted.
     """
     widths = checked_widths(widths)
-    rows: list[list[dict[str, float]]] = []
-    settings: dict[str, Any] = {}
-    with bar(progress, "width ") as report:
-        for place, width in enumerate(widths):
-            try:
-                networks, chosen, samples = make_models(make, width, seeds, data, flow, key)
-                settings = settings or _settings(networks[0], chosen, data, until)
-                rows.append(_measure(networks, samples, chosen, until, part_of(report, place, len(widths), width)))
-            except KeyboardInterrupt:
-                if not rows:
-                    raise
-                settings["interrupted"] = f"at width {width}"
-                break
-            report((place + 1) / len(widths), width)
+
+    def measure(networks: list[Network], chosen: Flow, samples: Dataset, part: Progress) -> list[dict[str, float]]:
+        return _measure(networks, samples, chosen, until, part)
+
+    rows, model, first, interrupted = over_widths(
+        measure, make, data, widths, flow, seeds, key, progress, saved, "regime", until
+    )
+    settings = {"model": model, "data": data.name, "flow": repr(first), "until": horizon(first, until)}
     done = widths[: len(rows)]
     names = sorted({name for row in rows for run in row for name in run})
     measured = {
         name: fit_slope(done, np.array([[run.get(name, np.nan) for run in row] for row in rows])) for name in names
     }
-    return judged(measured, settings | {"widths": list(done), "seeds": seeds})
-
-
-def _settings(network: Network, flow: Flow, data: Dataset, until: float | None) -> dict[str, Any]:
-    name = getattr(network, "name", type(network).__name__)
-    return {"model": name, "data": data.name, "flow": repr(flow), "until": horizon(flow, until)}
+    settings |= {"widths": list(done), "seeds": seeds} | ({"interrupted": interrupted} if interrupted else {})
+    return judged(measured, settings)
 
 
 def _measure(
@@ -146,10 +144,9 @@ def _measure(
     probes: dict[str, Any] = {"loss": TrainLoss(), "outputs": _outputs, "kernel": kernel}
     if layers_on(networks[0], data.x):
         probes |= _BY_LAYER
-    clock = lambda fraction, _: progress(fraction, 0.0)  # noqa: E731
-    runs = train(flow, networks, data, [0.0, early, end], probes, part_of(clock, 0, 2, 0))
+    runs = train(flow, networks, data, [0.0, early, end], probes, part_of(progress, 0, 2))
     tangents = [TangentModel(network) for network in networks]
-    lines = train(flow, tangents, data, [0.0, end], {"outputs": _outputs}, part_of(clock, 1, 2, 0))
+    lines = train(flow, tangents, data, [0.0, end], {"outputs": _outputs}, part_of(progress, 1, 2))
     return [
         _compare(run, line) if run.status.ok and len(run.times) == 3 else dict.fromkeys(_OF_OUTPUTS, np.nan)
         for run, line in zip(runs, lines, strict=True)

@@ -98,7 +98,7 @@ def judge_layer(
 
 
 def deviation(slope: Slope, predicted: float, inherited: float = 0.0) -> float | None:
-    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that cannot be told."""
+    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that is not certain."""
     if not slope.values.any():  # all are 0: a read-out that starts at 0 is right at any width
         return 0.0
     if np.isnan(slope.exponent):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
 from unlazy._errors import UserError, short
+from unlazy._files import atomic_write
 from unlazy._inputs import as_key
-from unlazy._terminal import Progress
+from unlazy._plain import parse_json, read_text, seal, unseal
+from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Descent, Flow, Status, Trajectory
 from unlazy.flows.driver import Probes, Times
+from unlazy.lab.identity import RESULTS, Description, digest
 from unlazy.networks import Network, TorchNetwork, Wrapped, split_trained, with_fields, wrap
 
 Make = Callable[[int, PRNGKey], Any]
@@ -27,47 +32,18 @@ HORIZON = 100.0  # of other flows
 
 
 def checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
-    """Return widths as integers; raise an error unless they are positive and increase.
-
-    Parameters
-    ----------
-    widths
-        The widths.
-    """
-    example = "give increasing positive widths, such as [64, 128, 256, 512]."
-    try:
-        found = tuple(int(width) for width in widths)
-    except (TypeError, ValueError):
-        raise UserError(f"widths = {short(widths)}: {example}") from None
-    if not found or min(found) < 1 or list(found) != sorted(set(found)):
-        raise UserError(f"widths = {short(list(widths))}: {example}")
-    return found
+    """Return the widths; raise an error unless they are positive and increase."""
+    if not widths or min(widths) < 1 or list(widths) != sorted(set(widths)):
+        raise UserError(
+            f"widths = {short(list(widths))}: give increasing positive widths, such as [64, 128, 256, 512]."
+        )
+    return tuple(widths)
 
 
 def make_models(
     make: Make, width: int, seeds: int, data: Dataset, flow: Flows, key: PRNGKey | int
 ) -> tuple[list[Network], Flow, Dataset]:
-    """Make a model for each seed, and return them with the flow that trains them and the data in their precision.
-
-    Parameters
-    ----------
-    make
-        Function of a width and a key that returns a model, or a pair of a model and a flow.
-    width, seeds
-        The width, and the number of models.
-    data
-        The data that they are to be trained on.
-    flow
-        The flow, a function from the width to it, or None for descent at the rate 0.1.
-    key
-        Random key; the keys of seeds and widths are derived from it.
-    """
-    if not callable(make):
-        raise UserError(
-            f"make = {short(make)} is not a function: give a function make(width, key) that returns a model."
-        )
-    if not isinstance(data, Dataset):
-        raise UserError(f"data is {short(data)}, not a data set: give unlazy.Dataset(x, y).")
+    """Make a model for each seed, and return them with the flow that trains them and the data in their precision."""
     if seeds < 1:
         raise UserError(f"seeds = {seeds} is too small: choose at least 2, so that the spread over seeds is known.")
     data.check()
@@ -111,6 +87,115 @@ def _fitting(network: Network, data: Dataset, call: str) -> Dataset:
     if not np.isfinite(np.asarray(network(data.x))).all():
         raise UserError(f"The model that {call} returned has outputs that are NaN or infinite before training.")
     return data
+
+
+# ---------------------------------------------------------------- one width after another
+
+
+class Measured(NamedTuple):
+    """What was measured at each width.
+
+    Attributes
+    ----------
+    rows
+        The measurements of each width that was finished.
+    model
+        The name of the model.
+    flow
+        The flow that trained it at the first width.
+    interrupted
+        What to tell the user about an interruption; empty if there was none.
+    """
+
+    rows: list[Any]
+    model: str
+    flow: Flow
+    interrupted: str
+
+
+def over_widths(
+    measure: Callable[[list[Network], Any, Dataset, Progress], Any],
+    make: Make,
+    data: Dataset,
+    widths: Sequence[int],
+    flow: Flows,
+    seeds: int,
+    key: PRNGKey | int,
+    progress: Progress | None,
+    saved: Path | str | None,
+    *settings: Any,
+) -> Measured:
+    """Make and measure the models of each width; Ctrl-C ends it after the widths that are finished.
+
+    Parameters
+    ----------
+    measure
+        Function of the models of one width, their flow, the data in their precision and a listener to progress; it
+        returns plain numbers, lists and dictionaries.
+    make, data, widths, flow, seeds, key, progress
+        As in `diagnose_widths`.
+    saved
+        File in which the measurements of finished widths are kept until all are finished. A later call takes from it
+        what was measured with the same function (the source of its package included), parameters, flow and data.
+    *settings
+        Whatever else the measurements depend on.
+    """
+    path, known, marks = None if saved is None else Path(saved), {}, []
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = _read(path)
+    rows, name, first = [], "", None
+    with bar(progress, "width ") as report:
+        for place, width in enumerate(widths):
+            try:
+                networks, chosen, samples = make_models(make, width, seeds, data, flow, key)
+                if first is None:
+                    name, first = getattr(networks[0], "name", type(networks[0]).__name__), chosen
+                marks.append("" if path is None else _mark(make, networks, chosen, samples, settings))
+                row = known.get(marks[-1])
+                if row is None:
+                    row = measure(networks, chosen, samples, part_of(report, place, len(widths), width))
+            except KeyboardInterrupt:
+                said = _interrupted(widths, place, path)
+                if not rows or first is None:
+                    raise KeyboardInterrupt(said) from None
+                return Measured(rows, name, first, said)
+            rows.append(row)
+            if path is not None:
+                with atomic_write(path) as part:
+                    part.write_text(json.dumps(seal(dict(zip(marks, rows, strict=True)))), encoding="utf-8")
+            report((place + 1) / len(widths), width)
+    if path is not None:
+        path.unlink(missing_ok=True)
+    assert first is not None
+    return Measured(rows, name, first, "")
+
+
+def _interrupted(widths: Sequence[int], place: int, path: Path | None) -> str:
+    done = ", ".join(str(width) for width in widths[:place])
+    if not done or path is None:
+        return f"Interrupted at width {widths[place]}" + ("." if done else ": nothing was finished.")
+    return (
+        f"Interrupted at width {widths[place]}. The measurements at {done} are saved in '{path}', and the same command "
+        "continues from there."
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the saved measurements; a file that is missing or damaged holds none."""
+    try:
+        return unseal(parse_json(read_text(path)))[0]
+    except (OSError, ValueError):
+        return {}
+
+
+def _mark(make: Make, networks: list[Network], flow: Flow, data: Dataset, settings: tuple[Any, ...]) -> str:
+    """Return a digest of everything that the measurements at one width depend on."""
+    described = Description()
+    arrays = [leaf for leaf in jax.tree.leaves(networks) if eqx.is_array(leaf)]
+    rates = jax.tree.leaves([network.rates() for network in networks])
+    values = described.value([make, arrays, rates, flow, data, *settings])
+    return digest([RESULTS, values, described.sources()])
 
 
 # ---------------------------------------------------------------- all seeds of a width in one compiled call
@@ -160,69 +245,31 @@ def _equal(one: Any, other: Any) -> bool:
 def train(
     flow: Flow, models: Sequence[Network], data: Dataset, times: Times, probes: Probes, progress: Progress | None
 ) -> list[Trajectory]:
-    """Train models of one width, together if they have one structure; raise KeyboardInterrupt if that was interrupted.
-
-    Parameters
-    ----------
-    flow, data, times, probes
-        As for a flow.
-    models
-        The models, one for each seed.
-    progress
-        Called with the fraction done and the time reached.
-    """
+    """Train models of one width, together if they have one structure; raise KeyboardInterrupt after Ctrl-C."""
     if len({jax.tree.structure(model) for model in models}) == 1:
         runs = flow.over_seeds(models, data, times, probes, progress=progress)
     else:
         runs = []
         for seed, model in enumerate(models):
-            part = None if progress is None else _part(progress, seed, len(models))
+            part = None if progress is None else part_of(progress, seed, len(models))
             runs.append(flow(model, data, times, probes, key=seed, progress=part))
     if any(run.status is Status.interrupted for run in runs):
         raise KeyboardInterrupt
     return runs
 
 
-def _part(progress: Progress, done: int, total: int) -> Progress:
-    return lambda fraction, clock: progress((done + fraction) / total, clock)
-
-
-def part_of(progress: Progress, done: float, total: float, clock: float) -> Progress:
-    """Return what reports the progress of one of several parts of equal length as that of the whole.
-
-    Parameters
-    ----------
-    progress
-        Where the whole is reported.
-    done, total
-        Number of parts that are done, and of all.
-    clock
-        What is shown in place of the time, such as a width.
-    """
-    return lambda fraction, _: progress(min(1.0, (done + fraction) / total), clock)
+def part_of(progress: Progress, done: int, total: int, shown: float | None = None) -> Progress:
+    """Report the progress of one of several parts of equal length as that of the whole; ``shown`` replaces the time."""
+    return lambda fraction, time: progress(min(1.0, (done + fraction) / total), time if shown is None else shown)
 
 
 def rate_of(flow: Flow) -> float | None:
-    """Return the learning rate of descent; None for other flows.
-
-    Parameters
-    ----------
-    flow
-        The flow.
-    """
+    """Return the learning rate of descent; None for other flows."""
     return float(flow.rate) if isinstance(flow, Descent) else None
 
 
 def horizon(flow: Flow, until: float | None) -> float:
-    """Return the time to train until: that given, or 300 steps of descent, or t = 100 for other flows.
-
-    Parameters
-    ----------
-    flow
-        The flow.
-    until
-        The time, or None.
-    """
+    """Return the time to train until: that given, or 300 steps of descent, or t = 100 for other flows."""
     rate = rate_of(flow)
     if until is None:
         return HORIZON if rate is None else STEPS * rate

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, short
-from unlazy._terminal import Progress, bar
+from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.lab.answers import Saved
-from unlazy.lab.models import Flows, Make, checked_widths, make_models, part_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
 from unlazy.lab.slopes import Slope, fit_slope
-from unlazy.networks import with_fields
+from unlazy.networks import Network, with_fields
 from unlazy.probes import TrainLoss
 
 if TYPE_CHECKING:
@@ -112,6 +114,7 @@ class RateTransfer(Saved):
         return "\n".join([f"{self.verdict}. {self.reason}", "  ".join(head), *("  ".join(row) for row in rows)])
 
 
+@checked
 def rate_transfer(
     make: Make,
     data: Dataset,
@@ -123,6 +126,7 @@ def rate_transfer(
     seeds: int = 3,
     key: PRNGKey | int = 0,
     progress: Progress | None = None,
+    saved: Path | str | None = None,
 ) -> RateTransfer:
     """Train a model at several widths and learning rates, and say whether the best rate depends on the width.
 
@@ -144,32 +148,32 @@ def rate_transfer(
         ``rates``.
     steps
         Number of steps.
-    seeds
-        Number of initialisations at each width.
-    key
-        Random key from which those of ``make`` are derived.
-    progress
-        Called with the fraction done and the present width.
+    seeds, key, progress, saved
+        As in `diagnose_widths`.
     """
     widths, found = checked_widths(widths), tuple(float(rate) for rate in rates)
     if len(found) < 3 or min(found) <= 0 or list(found) != sorted(set(found)):
         raise UserError(f"rates = {short(list(rates))}: give at least three increasing positive rates.")
     if steps < 1:
         raise UserError(f"steps = {steps} is too small: choose at least 1.")
-    losses, total, settings = [], len(widths) * len(found), {}
-    with bar(progress, "width ") as report:
-        for width in widths:
-            networks, chosen, samples = make_models(make, width, seeds, data, flow, key)
-            if not isinstance(chosen, Descent):
-                raise UserError(f"Learning rates are those of Descent, not of {type(chosen).__name__}.")
-            settings = settings or {"data": data.name, "flow": repr(chosen), "steps": steps, "seeds": seeds}
-            row = []
-            for rate in found:
-                one = with_fields(chosen, rate=np.asarray(rate))  # an array: nothing is compiled again
-                part = part_of(report, len(losses) * len(found) + len(row), total, width)
-                runs = train(one, networks, samples, [0.0, steps * rate], [TrainLoss()], part)
-                row.append([_final(run.observed["train-loss"], run.status.ok) for run in runs])
-            losses.append(row)
+
+    def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> list[list[float]]:
+        if not isinstance(chosen, Descent):
+            raise UserError(f"Learning rates are those of Descent, not of {type(chosen).__name__}.")
+        row = []
+        for rate in found:
+            one = with_fields(chosen, rate=np.asarray(rate))  # an array: nothing is compiled again
+            share = part_of(part, len(row), len(found))
+            runs = train(one, networks, samples, [0.0, steps * rate], [TrainLoss()], share)
+            row.append([_final(run.observed["train-loss"], run.status.ok) for run in runs])
+        return row
+
+    losses, _, chosen, interrupted = over_widths(
+        measure, make, data, widths, flow, seeds, key, progress, saved, "rates", steps, found
+    )
+    if interrupted:
+        raise KeyboardInterrupt(interrupted)
+    settings = {"data": data.name, "flow": repr(chosen), "steps": steps, "seeds": seeds}
     array = np.asarray(losses, float)
     best = np.array([[_lowest(np.log(found), array[w, :, s]) for s in range(seeds)] for w in range(len(widths))])
     return RateTransfer(found, widths, array, fit_slope(widths, best), settings | {"widths": list(widths)})

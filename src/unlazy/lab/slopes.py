@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 _CONFIDENCE = 0.95
-HALFWAY = 0.25  # exponents are multiples of 1/2 as a rule: this lies between 0 and 1/2
+HALFWAY = 0.25  # exponents are usually multiples of 1/2: this lies halfway between 0 and 1/2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -213,7 +213,7 @@ class Network(Checked):
         """Return the layers of neurons by name.
 
         A network that does not define this does not say what its neurons are: probes then find them by tracing it. To
-        say that there are no neurons, define it and return nothing.
+        declare that there are no neurons, define it and return an empty dictionary.
         """
         return {}
 

@@ -241,7 +241,6 @@ class Neurons(Layer):
 
     @property
     def activation(self) -> Activation:
-        """σ of this block."""
         return self._block().activation
 
     @property

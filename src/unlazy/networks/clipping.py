@@ -46,7 +46,7 @@ class Pulls(NamedTuple):
 
 
 def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds | None) -> None:
-    """Refuse bounds that are none, and networks that are not the learner of eq. 1."""
+    """Raise an error for bounds that are not positive, and for networks that are not the learner of eq. 1."""
     if clip is None:
         return
     if len(clip) != 3 or not all(bound > 0 for bound in clip):

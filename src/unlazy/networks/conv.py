@@ -25,7 +25,7 @@ from unlazy.networks.prepared import Batch, Patches, Prepared, known_as, prepare
 Kernel: TypeAlias = Float[Array, "_ _ _ _"]  # output channel, input channel, row, column
 Bias: TypeAlias = Float[Array, " _"]
 _RELU = Relu()
-_BLOCK = 20  # samples at a time: what is made on the way stays in the cache
+_BLOCK = 20  # samples at a time, so that intermediate results fit into the cache
 
 
 class ConvNet(Network):
@@ -155,13 +155,7 @@ class ConvNet(Network):
         return self.in_units(rescaled=False)
 
     def in_units(self, *, rescaled: bool) -> ConvNet:
-        """Return the same function with its parameters stored as θ̄ = θ / s, or as θ.
-
-        Parameters
-        ----------
-        rescaled
-            Whether to store θ̄.
-        """
+        """Return the same function with its parameters stored as θ̄ = θ / s, or as θ."""
         if rescaled == self.rescaled:
             return self
         factors = [like(1 / s if rescaled else s, self.readout) for s in self.scales]
@@ -358,7 +352,7 @@ def convolve(
 
     Patches along a row are cut, multiplied with all rows of the kernel at once, and the products added up row by row:
     memory grows by the side of the kernel, not by its square, and nothing but matrix products and shifts is left for
-    the backward pass. Samples go through it a few at a time, which keeps what is made on the way in the cache.
+    the backward pass. Samples go through it a few at a time, so that intermediate results fit into the cache.
     """
     n, height, width, channels = x.shape
     out, _, side, _ = kernel.shape

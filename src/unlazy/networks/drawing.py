@@ -35,8 +35,6 @@ def draw_blocks(
 
     Options are in the order of `_OPTIONS`: each is one value for all blocks, a tuple, or None for the usual one.
     """
-    if parameterisation not in ("mean-field", "standard"):
-        raise UserError(f"The parameterisation is 'mean-field' or 'standard', not '{parameterisation}'.")
     count, mean_field = len(widths), parameterisation == "mean-field"
     laws = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
     usual: dict[str, Any] = dict(zip(("features", "amplitude", "offset"), laws, strict=True))
@@ -72,16 +70,6 @@ def _draw_block(
     key: PRNGKey,
 ) -> AbstractBlock:
     """Check the options of block ``level`` (from 0), and draw its parameters."""
-    for given, wanted, example in (
-        (activation, Activation, "activation=Relu()"),
-        (features, Law, "features=Normal()"),
-        (bias, Law | bool, "bias=True"),
-        (amplitude, Law, "amplitude=Uniform(1.0)"),
-        (offset, Law, "offset=Constant()"),
-        (train, str, "train='ac'"),
-    ):
-        if not isinstance(given, wanted):
-            raise UserError(f"{given!r} cannot describe a block of a stack: give an object, such as {example}.")
     letters = "".join(letter for letter in "awbc" if letter in train)
     if set(train) - set("awbc"):
         raise UserError(f"What is trained is named by the letters a, w, b and c, not by '{train}'.")

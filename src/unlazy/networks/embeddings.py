@@ -57,11 +57,9 @@ class Identity(Embedding):
     """The input itself: a shallow network (chen2022 eq. 1)."""
 
     def size(self, inputs: int) -> float:
-        """D = d."""
         return inputs
 
     def __call__(self, x: Points) -> Features:
-        """Φ(x) = x."""
         return x
 
 
@@ -69,11 +67,9 @@ class Quadratic(Embedding):
     """All products of two inputs, Φ(x) = vec(x x^T) (chen2022 section 4.2)."""
 
     def size(self, inputs: int) -> float:
-        """D = d²."""
         return inputs**2
 
     def __call__(self, x: Points) -> Features:
-        """Φ(x) = vec(x x^T)."""
         return (x[:, :, None] * x[:, None, :]).reshape(x.shape[0], -1)
 
     def kernel(self, x: Points, z: Others) -> Gram:
@@ -112,11 +108,9 @@ class RandomLayers(Embedding):
         return RandomLayers(self.widths, self.activation or activation, weights)
 
     def size(self, inputs: int) -> float:
-        """D, the width of the last layer."""
         return self.widths[-1]
 
     def __call__(self, x: Points) -> Features:
-        """Send a batch through the frozen layers."""
         if self.weights is None or self.activation is None:
             raise UserError("These random layers have no weights yet: a network draws them, or call `draw`.")
         if x.shape[1] != self.weights[0].shape[1]:
@@ -131,7 +125,7 @@ class RandomPatches(Embedding):
     """Random filters on all patches of an image, rectified and averaged over quadrants (after Coates and Ng, 2011).
 
     Inputs are flat images, channel by channel: 3 x s² values are a colour image, s² a grey one. Filters are drawn from
-    N(0, 1) / fan-in. This embedding stands in where a paper uses a pretrained network.
+    N(0, 1) / fan-in. Use this embedding in place of a pretrained network.
 
     Parameters
     ----------
@@ -158,7 +152,6 @@ class RandomPatches(Embedding):
             )
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Draw the filters."""
         channels, side = _image(inputs)
         if self.patch > side or self.grid > side - self.patch + 1:
             raise UserError(
@@ -169,7 +162,6 @@ class RandomPatches(Embedding):
         return RandomPatches(self.filters, self.patch, self.grid, weights)
 
     def size(self, inputs: int) -> float:
-        """D = filters x grid²."""
         return self.filters * self.grid**2
 
     def __call__(self, x: Points) -> Features:
@@ -214,15 +206,13 @@ class Infinite(Embedding):
             raise UserError(f"An infinite embedding needs at least one layer, not depth = {self.depth}.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Settle the activation; there are no weights."""
+        """Fix the activation; there are no weights to draw."""
         return Infinite(self.depth, self.activation or activation)
 
     def size(self, inputs: int) -> float:
-        """D = ∞."""
         return math.inf
 
     def __call__(self, x: Points) -> Features:
-        """Refuse: infinitely many features cannot be listed."""
         raise UserError("An infinite embedding has no list of features: use its kernel, or train a network on it.")
 
     def kernel(self, x: Points, z: Others) -> Gram:
@@ -264,11 +254,9 @@ class Anchored(Embedding):
         self.inverse_root = power(kernel_of(points, points), -0.5)
 
     def size(self, inputs: int) -> float:
-        """D = |P|."""
         return self.points.shape[0]
 
     def __call__(self, x: Points) -> Features:
-        """Φ(x) = √|P| G(x, P) G(P, P)^(-1/2)."""
         return math.sqrt(self.points.shape[0]) * self.kernel_of(x, self.points) @ self.inverse_root
 
     def conditioned(self, w: Float[Array, "m p"], x: Points, h: Float[Array, "m n"]) -> Float[Array, "m p"]:

@@ -65,11 +65,9 @@ class Normal(Law):
             raise UserError(f"The spread of a normal law is a finite number >= 0, not {self.spread:g}.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Draw Gaussian entries."""
         return self.spread * jax.random.normal(key, (rows, columns)) + jnp.asarray(_columns(self.mean, columns))[None]
 
     def column_means(self, columns: int, fan_in: int) -> np.ndarray:
-        """As given."""
         return _columns(self.mean, columns)
 
 
@@ -92,13 +90,11 @@ class Uniform(Law):
             raise UserError(f"The reach of a uniform law is a finite number >= 0, not {self.reach:g}.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Draw uniform entries."""
         reach = fan_in**-0.5 if self.reach is None else self.reach
         drawn = jax.random.uniform(key, (rows, columns), minval=-1.0, maxval=1.0)
         return reach * drawn + jnp.asarray(_columns(self.mean, columns))[None]
 
     def column_means(self, columns: int, fan_in: int) -> np.ndarray:
-        """As given."""
         return _columns(self.mean, columns)
 
 
@@ -114,7 +110,6 @@ class Sphere(Law):
     radius: float = eqx.field(static=True, default=1.0, converter=float)
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Draw directions."""
         drawn = jax.random.normal(key, (rows, columns))
         return self.radius * drawn / jnp.linalg.norm(drawn, axis=1, keepdims=True)
 
@@ -135,11 +130,9 @@ class Constant(Law):
     value: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Nothing is random."""
         return jnp.broadcast_to(jnp.asarray(_columns(self.value, columns)), (rows, columns))
 
     def column_means(self, columns: int, fan_in: int) -> np.ndarray:
-        """As given."""
         return _columns(self.value, columns)
 
 
@@ -183,7 +176,6 @@ class Given(Law):
     )
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Use what was given."""
         if len(self.rows) != rows or any(len(row) != columns for row in self.rows):
             shape = (len(self.rows), len(self.rows[0]) if self.rows else 0)
             raise UserError(f"Rows of shape {shape} were given where the block needs {(rows, columns)}.")

@@ -121,6 +121,39 @@ class Layer(eqx.Module):
         return jax.lax.map(one, jnp.arange(order.shape[0] + 1))
 
 
+class InnerLayer(Layer):
+    """A layer of another network, as part of the network around it."""
+
+    @abc.abstractmethod
+    def inner(self) -> Layer:
+        """Return the layer of the other network."""
+
+    @abc.abstractmethod
+    def around(self, change: Callable[[Layer], Network]) -> Network:
+        """Return the network around what ``change`` makes of the other network by its layer."""
+
+    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
+        return self.inner().preactivations(x)
+
+    def weights(self) -> Float[Array, "m d"]:
+        return self.inner().weights()
+
+    def kernels(self) -> Float[Array, "k d"] | None:
+        return self.inner().kernels()
+
+    def outgoing(self) -> Float[Array, "m ..."]:
+        return self.inner().outgoing()
+
+    def permute(self, order: Int[Array, " m"]) -> Network:
+        return self.around(lambda layer: layer.permute(order))
+
+    def rewired(self, into: Rewire, out: Rewire) -> Network:
+        return self.around(lambda layer: layer.rewired(into, out))
+
+    def silence(self, kept: Float[Array, " m"]) -> Network:
+        return self.around(lambda layer: layer.silence(kept))
+
+
 def nested_sums(
     responses: Float[Array, "n m"],
     readout: Float[Array, "m *k"],

@@ -5,9 +5,9 @@ on the n training points X, so that h(x) = h_0(x) - B G(X, x) with G = (R/r) e²
 All follows from the n x n matrix G: a gradient costs 2 m n² operations instead of 4 m D n, and D may be infinite. It is
 the same flow, and any Runge-Kutta method or descent takes the same steps up to rounding. The unit r of B is free.
 
-Rows of h only meet in sums over all of them, of the size of the data. So whatever is done to rows is written once, for
-some of them, as a function that gives what belongs to each and its share of the sums, and `sweep` goes through them:
-slab by slab so that memory stays bounded, and shared out over devices.
+Rows of h interact only through sums over all rows, whose results have the size of the data. So every computation on
+rows is written once, as a function of some of them that returns what belongs to each row and their part of the sums.
+`sweep` applies it slab by slab, so that memory stays bounded, and on several devices.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Layout:
 def sweep(body: Body, neurons: PyTree, shared: PyTree, layout: Layout) -> Any:
     """Give (each, total) = body(neurons, shared), where ``each`` has a leading axis of neurons and ``total`` is a sum.
 
-    With a slab the body sees that many neurons at a time, so that what it makes on its way is no larger. With a mesh
+    With a slab the body sees that many neurons at a time, which bounds the size of intermediate results. With a mesh
     every device does its own part of the neurons and only the totals cross between devices.
     """
     if layout.mesh is None:

@@ -46,7 +46,6 @@ class Hidden(Layer):
         return w if b is None else jnp.concatenate([w, b[:, None]], axis=1)
 
     def outgoing(self) -> Float[Array, "m *k"]:
-        """Return s_j a_j."""
         return self.network.readout()
 
     def permute(self, order: Int[Array, " m"]) -> TwoLayer:
@@ -122,8 +121,8 @@ def _sum_forward(activation: Activation, layout: Layout, b: Array, a: Array, res
 
 
 def _sum_backward(activation: Activation, layout: Layout, residuals: Any, signal: Outputs) -> tuple[Array, Array, None]:
-    # As in `_expansion_backward`. Written on batches: under a vmap over samples the signals would be summed before they
-    # are told apart.
+    # As in `_expansion_backward`. Written on batches: under a vmap over samples the signals would be summed before each
+    # is multiplied with its own slope.
     b, a, (h0, s, points) = residuals
 
     def body(neurons: _Neurons, shared: tuple[Points, Array]) -> tuple[tuple[Array, Array], None]:
@@ -167,7 +166,6 @@ class NeuronSum(Network):
 
     @property
     def activation(self) -> Activation:
-        """Activation σ."""
         return self.origin.activation
 
     @property
@@ -207,7 +205,6 @@ class NeuronSum(Network):
         return eqx.tree_at(lambda tree: tree.a, rates, self._readout_rate)
 
     def restore(self) -> TwoLayer:
-        """Return the network in weights."""
         there, train = self.origin.anchored(self.gram.points), self.gram.points[: self.gram.n]
         moved = there._linear().moved(self.gram, there.embedding(train))
         return with_fields(there, w=moved.w, b=moved.b, a=self.a, s=self.s)
@@ -223,7 +220,6 @@ class NeuronSum(Network):
         return {"hidden": self.gram.distance(start.gram, bias)}
 
     def preactivations(self, x: Batch) -> Float[Array, "q m"]:
-        """Return h_j(x)."""
         if not isinstance(x, Places):
             return self.restore().preactivations(x)
         h, _ = sweep(lambda some, at: (some.h(at), None), self._neurons(), self.gram.at(x), self.gram.layout)

@@ -103,17 +103,7 @@ class GaussianProcess(Embedding):
 
 
 def heavy_variances(scaling: Scaling, count: int | None = None, tail: float = 1e-3) -> tuple[np.ndarray, float]:
-    """Return the variances (1-γ) λ̃_j of the heavy nodes that are kept, and that of all other nodes together.
-
-    Parameters
-    ----------
-    scaling
-        ``ntk`` or ``asymmetrical(gamma, weights)``.
-    count
-        Number of heavy nodes; chosen by ``tail`` if omitted.
-    tail
-        Bound on (1-γ) (Σ_{j>K} λ̃_j²)^½.
-    """
+    """Return the variances (1-γ) λ̃_j of the heavy nodes that are kept, and that of all other nodes together."""
     node = scaling.node if isinstance(scaling.node, Asymmetrical) else Asymmetrical(1.0, FirstNodes(1))
     if (not isinstance(scaling.node, Asymmetrical) and scaling.node != -0.5) or (
         (scaling.feature, scaling.rate, scaling.feature_rate) != (-0.5, 0.0, 0.0)

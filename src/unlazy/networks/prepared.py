@@ -101,7 +101,6 @@ class LimitFeatures(PreparedInputs):
         return LimitFeatures(cut.raw, cut.known, count)
 
     def joined(self, other: PreparedInputs) -> LimitFeatures:
-        """Return the points of both handles as one handle."""
         both = super().joined(other)
         more = other.trained if self.all_trained and isinstance(other, LimitFeatures) else 0
         return LimitFeatures(both.raw, both.known, self.trained + more)
@@ -133,7 +132,6 @@ class Places(PreparedInputs):
         return Places(raw, index=jnp.arange(self.first, self.first + len(self), dtype=jnp.int32)[index])
 
     def joined(self, other: PreparedInputs) -> Places:
-        """Return the points of both handles as one handle."""
         if not isinstance(other, Places):
             raise UserError("Only points of one Gram matrix can be joined.")
         raw = jnp.concatenate([self.raw, other.raw])
@@ -194,7 +192,7 @@ class Points(eqx.Module):
 
         if index.shape[0] != n:
             return sorted_in()
-        # All samples, as a rule in their own order: nothing to sort.
+        # Usually these are all samples in their own order, and there is nothing to sort.
         return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
 
     def against(self, other: Points, n: int, afresh: Callable[[], Array]) -> Array:
@@ -207,7 +205,7 @@ class Points(eqx.Module):
 
 
 def pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:
-    """Take entries along an axis; in one piece where they lie side by side, as a rule."""
+    """Take entries along an axis, as one slice if they are contiguous, which they usually are."""
     count = index.shape[0]
     if count == array.shape[axis]:
         whole = jnp.all(index == jnp.arange(count))
@@ -244,6 +242,17 @@ def raw_inputs(x: Batch) -> Inputs:
         Raw inputs, or a handle.
     """
     return x.raw if isinstance(x, PreparedInputs) else x
+
+
+def raw_vectors(x: Batch) -> Float[Array, "n d"]:
+    """Return the raw points of a batch; raise an error unless they are vectors."""
+    raw = raw_inputs(x)
+    if raw.ndim != 2:
+        raise UserError(
+            f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
+            "x[None] for one sample."
+        )
+    return raw
 
 
 class Prepared(NamedTuple):

@@ -102,7 +102,6 @@ class GivenNodes(NodeWeights):
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
 
     def power_sum(self, power: float) -> float:
-        """Add up what was written down."""
         return float(np.sum(self.normalised(len(self.weights)) ** power))
 
     def _total(self) -> float:

@@ -137,12 +137,7 @@ class MeanFieldStack(Network):
         return sum(leaf.size for leaf in jax.tree.leaves(split_trained(self)[0]))
 
     def _enter(self, x: Batch) -> Columns | PreparedInputs:
-        raw, first = prepared.raw_inputs(x), self.blocks[0]
-        if raw.ndim != 2:
-            raise UserError(
-                f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
-                "x[None] for one sample."
-            )
+        raw, first = prepared.raw_vectors(x), self.blocks[0]
         if raw.shape[1] != self.inputs:
             raise UserError(f"This network was made for {self.inputs} inputs but was given {raw.shape[1]}.")
         return x if isinstance(x, PreparedInputs) and isinstance(first, FixedFeatures | SphericalLimit) else raw.T

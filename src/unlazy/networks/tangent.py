@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, frozen_rates, split_trained, trained_rates, with_fields
-from unlazy.networks.layers import Layer, Rewire
+from unlazy.networks.layers import InnerLayer, Layer
 from unlazy.networks.prepared import Batch, OtherBatch, Prepared
 from unlazy.networks.two_layer import TwoLayer
 
@@ -63,7 +63,6 @@ class TangentModel(Network):
         return Prepared(self._as(centre, lambda network: network.prepare(data).network), x, x_test)
 
     def restore(self) -> TangentModel:
-        """Return the model that reads raw inputs."""
         return self._as(self.centre.restore(), lambda network: network.restore())
 
     def _as(self, centre: Network, change: Callable[[Network], Network]) -> TangentModel:
@@ -83,7 +82,6 @@ class TangentModel(Network):
         return {name: TangentLayer(self, name) for name in self.centre.layers()}
 
     def movement(self, start: Network) -> dict[str, Float[Array, "..."]]:
-        """Return how far the neurons have moved since ``start``."""
         return self.moved().movement(start.moved() if isinstance(start, TangentModel) else start)
 
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
@@ -91,7 +89,6 @@ class TangentModel(Network):
         return self.centre.tangent_kernel(x, z)
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
-        """Return that of the centre, whatever δ is."""
         return self.centre.output_kernel(x, z, output)
 
     @classmethod
@@ -106,13 +103,17 @@ class TangentModel(Network):
         return examples
 
 
-class TangentLayer(Layer):
-    """A layer of a linearised network: neurons at θ_0 + δ, whose responses are linear in δ."""
+class TangentLayer(InnerLayer):
+    """A layer of a linearised network: neurons at θ_0 + δ, whose responses are linear in δ.
+
+    Neurons of centre and displacement are changed alike, because value and derivative both go through them. Both are
+    linear in the outgoing weights, but not in those that come in.
+    """
 
     network: TangentModel
     name: str = eqx.field(static=True)
 
-    def _moved(self) -> Layer:
+    def inner(self) -> Layer:
         return self.network.moved().layers()[self.name]
 
     @property
@@ -123,18 +124,6 @@ class TangentLayer(Layer):
     def moves(self) -> bool:
         return self.network.centre.layers()[self.name].moves
 
-    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
-        return self._moved().preactivations(x)
-
-    def weights(self) -> Float[Array, "m d"]:
-        return self._moved().weights()
-
-    def kernels(self) -> Float[Array, "k d"] | None:
-        return self._moved().kernels()
-
-    def outgoing(self) -> Float[Array, "m ..."]:
-        return self._moved().outgoing()
-
     def responses(self, x: Batch) -> Float[Array, "rows m"]:
         """Return σ(h) + σ'(h) δh: linear in δ like the outputs."""
         trained, frozen = split_trained(self.network.centre)
@@ -142,19 +131,7 @@ class TangentLayer(Layer):
         value, change = jax.jvp(responses, (trained,), (self.network.displacement,))
         return value + change
 
-    def permute(self, order: Int[Array, " m"]) -> TangentModel:
-        """Reorder the neurons of centre and displacement alike."""
-        return self._around(lambda layer: layer.permute(order))
-
-    def rewired(self, into: Rewire, out: Rewire) -> TangentModel:
-        """Replace neurons: value and derivative are linear in the outgoing weights, but not in those that come in."""
-        return self._around(lambda layer: layer.rewired(into, out))
-
-    def silence(self, kept: Float[Array, " m"]) -> TangentModel:
-        """Silence the neurons of centre and displacement alike: value and derivative both go through them."""
-        return self._around(lambda layer: layer.silence(kept))
-
-    def _around(self, change: Callable[[Layer], Network]) -> TangentModel:
+    def around(self, change: Callable[[Layer], Network]) -> TangentModel:
         centre, moved = (change(net.layers()[self.name]) for net in (self.network.centre, self.network.moved()))
         displacement = jax.tree.map(jnp.subtract, split_trained(moved)[0], split_trained(centre)[0])
         return with_fields(self.network, centre=centre, displacement=displacement)

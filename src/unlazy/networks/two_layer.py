@@ -24,7 +24,16 @@ from unlazy.networks.laws import Law, Normal, draw_readout
 from unlazy.networks.layers import Layer
 from unlazy.networks.linear import Layout, Weights
 from unlazy.networks.neuron_sum import Hidden, NeuronSum, assembled_kernel, overlaps
-from unlazy.networks.prepared import Batch, Features, OtherBatch, Prepared, in_places, known_as, prepared_by, raw_inputs
+from unlazy.networks.prepared import (
+    Batch,
+    Features,
+    OtherBatch,
+    Prepared,
+    in_places,
+    known_as,
+    prepared_by,
+    raw_vectors,
+)
 from unlazy.networks.scalings import Scaling, Zipf, asymmetrical, mean_field, multilayer_mean_field, ntk
 
 
@@ -101,18 +110,8 @@ class TwoLayer(Network):
     ) -> None:
         if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
             raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
-        for given, wanted, example in (
-            (embedding, Embedding, "embedding=Quadratic()"),
-            (scaling, Scaling, "scaling=ntk"),
-            (weights, Law, "weights=Normal(0.1)"),
-            (bias, Law | bool, "bias=True"),
-        ):
-            if not isinstance(given, wanted):
-                raise UserError(f"{given!r} was given where {example} or the like was expected.")
-        if math.isinf(width):
-            raise UserError("The width of a TwoLayer network is finite: take a large one, or a TwoLayerLimit.")
-        if not (math.isfinite(scale) and scale >= 0):
-            raise UserError(f"scale is the size of the weights at the start, a finite number >= 0, not {scale:g}.")
+        if scale < 0:
+            raise UserError(f"scale is the size of the weights at the start, a number >= 0, not {scale:g}.")
         if math.isfinite(embedding.size(inputs)):
             must_fit(
                 2.0 * width * embedding.size(inputs) * jnp.result_type(float).itemsize,
@@ -178,7 +177,6 @@ class TwoLayer(Network):
         return True
 
     def __call__(self, x: Batch) -> Outputs:
-        """Evaluate Σ_j s_j a_j σ(h_j(x))."""
         values, readout = self.activation(self.features(x)[1]), self.readout()
         return readout @ values.T if readout.ndim == 1 else values @ readout
 
@@ -200,12 +198,7 @@ class TwoLayer(Network):
 
     def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
         """Return Φ(x) and h(x)."""
-        raw = raw_inputs(x)
-        if raw.ndim != 2:
-            raise UserError(
-                f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
-                "x[None] for one sample."
-            )
+        raw = raw_vectors(x)
         known = known_as(x, Features) if self.prepared else None
         phi = self.embedding(raw) if known is None else known
         self._check_features(phi)
@@ -223,7 +216,6 @@ class TwoLayer(Network):
         return Weights(w, self.b, self.factor(), rate, 0.0 if self.b is None else each)
 
     def preactivations(self, x: Batch) -> Float[Array, "n m"]:
-        """Return h_j(x)."""
         return self.features(x)[1]
 
     def rates(self) -> PyTree:
@@ -243,7 +235,6 @@ class TwoLayer(Network):
         return prepared_by(network, data, lambda x: Features(x, network.embedding(x)))
 
     def restore(self) -> TwoLayer:
-        """Return the network that reads raw inputs."""
         return with_fields(self, prepared=False) if self.prepared else self
 
     def gram_form(self, data: Dataset) -> GramForm:

@@ -33,9 +33,9 @@ from unlazy.activations import Activation, Gelu, Relu, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
 from unlazy.networks.embeddings import Anchored, Embedding, Identity, Infinite, RandomLayers
-from unlazy.networks.layers import Judge, Layer, Rewire, nested_sums
+from unlazy.networks.layers import InnerLayer, Judge, Layer, nested_sums
 from unlazy.networks.node_kernels import GaussianProcess, LightKernel, NodeKernels, heavy_variances
-from unlazy.networks.prepared import Batch, Features, LimitFeatures, OtherBatch, Prepared, raw_inputs
+from unlazy.networks.prepared import Batch, Features, LimitFeatures, OtherBatch, Prepared, raw_inputs, raw_vectors
 from unlazy.networks.scalings import FirstNodes, Scaling, Zipf, asymmetrical, ntk
 from unlazy.networks.two_layer import TwoLayer
 
@@ -145,7 +145,6 @@ class TwoLayerLimit(Network):
 
     @property
     def activation(self) -> Activation:
-        """Activation σ."""
         return self.kernel.nodes.activation
 
     @property
@@ -161,7 +160,6 @@ class TwoLayerLimit(Network):
     # ------------------------------------------------------------ values
 
     def __call__(self, x: Batch) -> Outputs:
-        """Evaluate the light part and the heavy nodes."""
         light = self.light(x)
         return light if self.heavy is None else light + self.heavy(self.for_heavy(x))
 
@@ -195,12 +193,7 @@ class TwoLayerLimit(Network):
         if known is not None:
             own = known[:, known.shape[1] - self._light_columns() :]
             return own[:, :-outputs], own[:, -outputs:]
-        raw = raw_inputs(x)
-        if raw.ndim != 2:
-            raise UserError(
-                f"This network takes a batch of vectors (n, d), not an array of shape {raw.shape}: use data.flat(), or "
-                "x[None] for one sample."
-            )
+        raw = raw_vectors(x)
         features = raw[:, :0] if self.anchor is None else self.anchor(raw)
         return features, self._offset(raw)
 
@@ -278,7 +271,6 @@ class TwoLayerLimit(Network):
         return own + self.heavy.tangent_kernel(self.for_heavy(x), self.for_heavy(z))
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
-        """Return Θ of the network with one read-out only."""
         own = self._light_part(x, z)
         return (
             own if self.heavy is None else own + self.heavy.output_kernel(self.for_heavy(x), self.for_heavy(z), output)
@@ -339,33 +331,21 @@ class TwoLayerLimit(Network):
         ]
 
 
-class HeavyNodes(Layer):
+class HeavyNodes(InnerLayer):
     """The heavy nodes of an infinitely wide network; what is done to them leaves the light part as it is."""
 
     network: TwoLayerLimit
     name: str = eqx.field(static=True, default="hidden")
 
-    def _layer(self) -> Layer:
+    def inner(self) -> Layer:
         assert self.network.heavy is not None
         return self.network.heavy.layers()["hidden"]
 
+    def around(self, change: Callable[[Layer], Network]) -> TwoLayerLimit:
+        return with_fields(self.network, heavy=change(self.inner()))
+
     def preactivations(self, x: Batch) -> Float[Array, "n m"]:
-        return self._layer().preactivations(self.network.for_heavy(x))
-
-    def weights(self) -> Float[Array, "m d"]:
-        return self._layer().weights()
-
-    def outgoing(self) -> Float[Array, "m *k"]:
-        return self._layer().outgoing()
-
-    def permute(self, order: Int[Array, " m"]) -> TwoLayerLimit:
-        return with_fields(self.network, heavy=self._layer().permute(order))
-
-    def rewired(self, into: Rewire, out: Rewire) -> TwoLayerLimit:
-        return with_fields(self.network, heavy=self._layer().rewired(into, out))
-
-    def silence(self, kept: Float[Array, " m"]) -> TwoLayerLimit:
-        return with_fields(self.network, heavy=self._layer().silence(kept))
+        return self.inner().preactivations(self.network.for_heavy(x))
 
     def nested(self, x: Batch, order: Int[Array, " m"], judge: Judge) -> PyTree:
         """Add up heavy nodes on top of the light part."""

@@ -23,13 +23,7 @@ class Clusters(NamedTuple):
 
 
 def orientations(vectors: Vectors) -> Vectors:
-    """Normalise vectors to length 1; a vector of length 0 stays 0.
-
-    Parameters
-    ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    """
+    """Normalise vectors to length 1; a vector of length 0 stays 0."""
     length = jnp.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / jnp.where(length > 0, length, 1)
 
@@ -110,13 +104,7 @@ def effective_rank(vectors: Vectors) -> Float[Array, ""]:
 
 
 def leading(vectors: Vectors) -> Float[Array, " d"]:
-    """Leading direction of the normalised vectors: their first principal axis, with a sum ≥ 0.
-
-    Parameters
-    ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    """
+    """Leading direction of the normalised vectors: their first principal axis, with a sum ≥ 0."""
     unit = orientations(vectors)
     _, axes = eigh(unit.T @ unit)
     first = axes[:, -1]

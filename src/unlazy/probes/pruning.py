@@ -33,13 +33,7 @@ class Pruning(Probe):
     """
 
     def importance(self, layer: Layer) -> Float[Array, " m"]:
-        """Return the importance of every neuron of a layer; equal ones are removed from the last one on.
-
-        Parameters
-        ----------
-        layer
-            The layer.
-        """
+        """Return the importance of every neuron of a layer; equal ones are removed from the last one on."""
         return layer.importance()
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " p"]]]:
@@ -68,11 +62,5 @@ class PruningByScale(Pruning):
     """
 
     def importance(self, layer: Layer) -> Float[Array, " m"]:
-        """Return λ_j.
-
-        Parameters
-        ----------
-        layer
-            The layer.
-        """
+        """Return λ_j."""
         return scales(layer)

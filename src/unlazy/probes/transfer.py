@@ -96,13 +96,7 @@ class Transfer(Probe):
         return seen
 
     def counts(self, width: int) -> tuple[int, ...]:
-        """Return the numbers k of features for a layer of ``width`` neurons.
-
-        Parameters
-        ----------
-        width
-            Number of neurons of the layer.
-        """
+        """Return the numbers k of features for a layer of ``width`` neurons."""
         if self.features is None:
             return tuple(2**power for power in range(width.bit_length()))
         if max(self.features) > width:

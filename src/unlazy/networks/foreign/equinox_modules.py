@@ -21,22 +21,15 @@ class EquinoxForm(Form):
 
     Attributes
     ----------
-    title
-        The name of its class.
     stateful
         Whether it takes a state and returns a new one.
     keyed
         Whether it takes a key, and whether it insists on one.
     """
 
-    title: str
     stateful: bool
     keyed: tuple[bool, bool]
     per_sample: ClassVar[bool] = True  # Equinox's layers are functions of one sample
-
-    @property
-    def name(self) -> str:
-        return self.title
 
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         module, options = eqx.nn.inference_mode(parameters), dict(self.options)

@@ -24,10 +24,6 @@ class LinenForm(Form):
 
     module: Any
 
-    @property
-    def name(self) -> str:
-        return type(self.module).__name__
-
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         rngs = None if key is None else {"params": key, "dropout": key}
         return self.module.apply({"params": parameters, **constants}, x, rngs=rngs, **dict(self.options))
@@ -71,5 +67,5 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
         )
     parameters, constants = _divided(rest[0])
     named = ", ".join(f"'{name}'" for name in constants)
-    form = LinenForm(call_options(model.__call__, options), model)
+    form = LinenForm(call_options(model.__call__, options), type(model).__name__, model)
     return Parts(form, parameters, constants, f"the collection {named}" if named else "")

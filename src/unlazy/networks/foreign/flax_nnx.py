@@ -20,26 +20,19 @@ class NnxForm(Form):
 
     Attributes
     ----------
-    title
-        The name of the module's class.
     graph, original
         The module without arrays, in evaluation mode and as it was given.
     structure
         The structures of the states that hold parameters and constants in Flax.
     """
 
-    title: str
     graph: Any
     original: Any
     structure: tuple[Any, Any]
 
-    @property
-    def name(self) -> str:
-        return self.title
-
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         if key is not None:
-            raise UserError(f"{self.title} of flax.nnx has keys of its own: leave out the option key.")
+            raise UserError(f"{self.name} of flax.nnx has keys of its own: leave out the option key.")
         return self._merged(self.graph, parameters, constants)(x, **dict(self.options))
 
     def model(self, parameters: PyTree, constants: PyTree) -> Any:
@@ -74,7 +67,7 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     graph, parameters, others = nnx.split(copy, nnx.Param, ...)
     kinds = {
         type(one).__name__ for _, one in nnx.to_flat_state(others) if not isinstance(one, nnx.RngState)
-    }  # keys of dropout and the like are no state that training learns
+    }  # random keys, as of dropout, are not state that training changes
     form = NnxForm(
         call_options(model.__call__, options),
         title,

@@ -21,7 +21,7 @@ from unlazy._errors import UserError
 from unlazy._types import PyTree
 from unlazy.networks._base import leaf_name
 
-# Arguments by which models are told that they are not being trained, so that dropout is off and averages are fixed.
+# Arguments that put a model into inference mode, so that dropout is off and averages are fixed.
 INFERENCE = {
     "train": False,
     "training": False,
@@ -61,17 +61,15 @@ class Form(abc.ABC):
     ----------
     options
         Keyword arguments of every call.
+    name
+        The model's name, for messages and reports.
     per_sample
         Whether models of this library are functions of one sample by convention, not of a batch.
     """
 
     options: tuple[tuple[str, Any], ...]
+    name: str
     per_sample: ClassVar[bool] = False
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """The model's name, for messages and reports."""
 
     @abc.abstractmethod
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:

@@ -26,10 +26,6 @@ class FunctionForm(Form):
     function: Callable[..., Any]
     keyed: bool
 
-    @property
-    def name(self) -> str:
-        return getattr(self.function, "__name__", type(self.function).__name__)
-
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         options = dict(self.options) | ({"key": key} if self.keyed else {})
         return self.function(parameters, x, **options)
@@ -47,8 +43,8 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     """Recognise a function with its parameters."""
     if not callable(model) or isinstance(model, type):
         return None
+    name = getattr(model, "__name__", type(model).__name__)
     if len(rest) != 1:
-        name = getattr(model, "__name__", type(model).__name__)
         raise UserError(f"The function '{name}' has its parameters elsewhere: give wrap(apply, params).")
-    form = FunctionForm(call_options(model, options), model, takes(model, "key"))
+    form = FunctionForm(call_options(model, options), name, model, takes(model, "key"))
     return Parts(form, as_arrays(rest[0]))

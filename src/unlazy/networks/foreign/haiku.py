@@ -28,10 +28,6 @@ class HaikuForm(Form):
     stateful: bool
     keyed: bool
 
-    @property
-    def name(self) -> str:
-        return "Haiku function"
-
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         before = (parameters, *((constants,) if self.stateful else ()), *((key,) if self.keyed else ()))
         made = self.transformed.apply(*before, x, **dict(self.options))
@@ -58,6 +54,6 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     if len(rest) != 1 + stateful:
         wanted = "wrap((transformed, params, state))" if stateful else "wrap(transformed, params)"
         raise UserError(f"A Haiku function has its parameters elsewhere: give {wanted}, from transformed.init(key, x).")
-    form = HaikuForm(call_options(model.apply, options), model, stateful, takes(model.apply, "rng"))
+    form = HaikuForm(call_options(model.apply, options), "Haiku function", model, stateful, takes(model.apply, "rng"))
     state = "a Haiku state" if stateful and rest[1] else ""
     return Parts(form, as_arrays(rest[0]), as_arrays(rest[1]) if stateful else (), state)

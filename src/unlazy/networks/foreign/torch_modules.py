@@ -24,10 +24,12 @@ from unlazy._types import Outputs
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, with_fields
 from unlazy.networks.foreign.rates import Rates, factors
+from unlazy.networks.foreign.torch_layers import TorchLayer, as_jax, as_numpy
 from unlazy.networks.layers import Layer
 from unlazy.networks.prepared import Batch, OtherBatch, Prepared, raw_inputs
 
 _BLOCK = 2.0**28  # bytes of Jacobians that are held at once
+_ROUNDING = 1e-3  # by which two ways to compute a gradient may differ
 _DENSE = ("Linear", "Conv1d", "Conv2d", "Conv3d")  # classes of torch.nn whose outputs are pre-activations
 
 
@@ -83,16 +85,9 @@ class TorchNetwork(Network):
         integer_inputs: bool = False,
         squeeze: bool = True,
     ) -> TorchNetwork:
-        """Take a snapshot of a module; arguments are those of `wrap`.
+        """Take a snapshot of a module; arguments are those of `wrap`, with `options` for its `call`.
 
-        Parameters
-        ----------
-        module
-            The module.
-        rates, state, input_shape, integer_inputs, squeeze
-            As for `wrap`. Without ``rates``, parameters that do not require gradients have the factor 0.
-        options
-            The argument ``call`` of `wrap`.
+        Without ``rates``, parameters that do not require gradients have the factor 0.
         """
         name = type(module).__name__
         averaging = [type(one).__name__ for one in module.modules() if getattr(one, "track_running_stats", False)]
@@ -138,12 +133,11 @@ class TorchNetwork(Network):
             raise UserError(f"This is not the PyTorch module that was wrapped; they differ in: {', '.join(odd[:3])}.")
         names = sorted(name for name, _ in self.module.named_parameters())
         buffers = [name for name, _ in self.module.named_buffers() if name in state]
-        values, others = ({name: _numpy(state[name]) for name in some} for some in (names, buffers))
+        values, others = ({name: as_numpy(state[name]) for name in some} for some in (names, buffers))
         return with_fields(self, values=values, buffers=others)
 
     @property
     def name(self) -> str:
-        """The name of the module's class."""
         return type(self.module).__name__
 
     @property
@@ -155,9 +149,8 @@ class TorchNetwork(Network):
         return module.train()
 
     def __call__(self, x: Batch) -> Outputs:
-        """Evaluate the module on a batch."""
         with sys.modules["torch"].no_grad():
-            return _jax(self._outputs(self._tensors(), self._inputs(x)))
+            return as_jax(self._outputs(self._tensors(), self._inputs(x)))
 
     def prepare(self, data: Dataset) -> Prepared:
         """Refuse: flows of JAX cannot differentiate PyTorch."""
@@ -166,7 +159,7 @@ class TorchNetwork(Network):
     def tangent_kernel(self, x: Batch, z: OtherBatch | None = None) -> Float[Array, "..."]:
         """Return Θ(x, z) = J(x) R J(z)^T.
 
-        A module whose trained parameters are those of linear layers, each called once on vectors, takes one backward
+        A module that uses its trained parameters in linear layers only, each called once on vectors, takes one backward
         pass per output: Θ = Σ_l (δ_l(x)·δ_l(z)) (a_l(x)·a_l(z) + 1) with inputs a_l and backpropagated signals δ_l of
         layer l (and the 1 for a bias). All others take Jacobians by ``torch.func``, in blocks of samples.
         """
@@ -178,7 +171,7 @@ class TorchNetwork(Network):
         else:
             kernel = self._by_jacobians(points, others)
         one_output = self._shape(points) == 1
-        return _jax(kernel[:, 0, :, 0] if one_output else kernel)
+        return as_jax(kernel[:, 0, :, 0] if one_output else kernel)
 
     def push(self, x: Batch, change: Any) -> Outputs:
         torch, points, tensors, moved = sys.modules["torch"], self._inputs(x), self._tensors(), change.values
@@ -186,7 +179,7 @@ class TorchNetwork(Network):
         run = lambda values: self._outputs({**tensors, **values}, points)  # noqa: E731
         back = lambda signal: torch.func.vjp(run, here)[1](signal)[0]  # noqa: E731
         forward = torch.func.vjp(back, torch.zeros_like(run(here)))[1]  # back is linear, and forward its transpose
-        return _jax(forward({name: torch.from_numpy(np.array(moved[name])).to(one) for name, one in here.items()})[0])
+        return as_jax(forward({name: torch.from_numpy(np.array(moved[name])).to(one) for name, one in here.items()})[0])
 
     def layers(self) -> Mapping[str, Layer]:
         """Return the linear and convolutional layers by their names in PyTorch."""
@@ -197,12 +190,13 @@ class TorchNetwork(Network):
         if self._dense() or not isinstance(start, TorchNetwork):
             return super().movement(start)
         return {
-            name: jnp.asarray(np.linalg.norm(self.values[name] - start.values[name]))
-            for name, factor in self.rate_factors
-            if factor
+            name: jnp.asarray(np.linalg.norm(self.values[name] - start.values[name])) for name in self._trained_rates()
         }
 
     # ------------------------------------------------------------ evaluation by PyTorch
+
+    def _trained_rates(self) -> dict[str, float]:
+        return {name: factor for name, factor in self.rate_factors if factor}
 
     def _refuse(self, why: str) -> NoReturn:
         raise UserError(
@@ -225,7 +219,15 @@ class TorchNetwork(Network):
         return {name: torch.from_numpy(np.array(one)).to(device) for name, one in arrays.items()}
 
     def _run(self, tensors: dict[str, Any], points: Any) -> Any:
-        return sys.modules["torch"].func.functional_call(self.module, tensors, (points,), dict(self.options))
+        torch = sys.modules["torch"]
+        # Fused attention has no second derivatives and is not mapped over samples, and fused layers call no parts.
+        attention, fused = torch.nn.attention, torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with attention.sdpa_kernel(attention.SDPBackend.MATH):
+                return torch.func.functional_call(self.module, tensors, (points,), dict(self.options))
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
 
     def _outputs(self, tensors: dict[str, Any], points: Any) -> Any:
         try:
@@ -252,14 +254,21 @@ class TorchNetwork(Network):
     # ------------------------------------------------------------ tangent kernels
 
     def _by_jacobians(self, points: Any, others: Any) -> Any:
-        torch, tensors = sys.modules["torch"], self._tensors()
-        rates = {name: factor for name, factor in self.rate_factors if factor}
+        torch, tensors, rates = sys.modules["torch"], self._tensors(), self._trained_rates()
         trained = {name: tensors.pop(name) for name in rates}
 
         def one(values: dict[str, Any], sample: Any) -> Any:
             return self._outputs({**tensors, **values}, sample[None]).reshape(-1)
 
+        def by_sample(values: dict[str, Any], samples: Any) -> dict[str, Any]:
+            made = [_gradients(one, values, sample) for sample in samples]
+            return {name: torch.stack([each[name] for each in made]) for name in values}
+
         jacobian = torch.func.vmap(torch.func.jacrev(one), (None, 0))
+        try:
+            jacobian(trained, points[:1])
+        except (RuntimeError, UserError):  # recurrent layers, for one, cannot be mapped over samples
+            jacobian = by_sample
 
         def rows(samples: Any) -> Any:  # (b, k, p), scaled by the square roots of the rates
             made = jacobian(trained, samples)
@@ -279,41 +288,40 @@ class TorchNetwork(Network):
     def _signals(self, points: Any) -> list[tuple[Any, Any, float, float]] | None:
         """Return inputs (n, d), signals (n, k, m) and the rates of weight and bias of each trained layer.
 
-        None if trained parameters belong to anything but linear layers that are called once, on vectors.
+        None if trained parameters enter in any other way than by linear layers that are called once, on vectors.
         """
-        torch, tensors = sys.modules["torch"], self._tensors()
-        rates = {name: factor for name, factor in self.rate_factors if factor}
+        torch, tensors, rates = sys.modules["torch"], self._tensors(), self._trained_rates()
         linear = {name: one for name, one in self._dense().items() if type(one) is torch.nn.Linear}
-        owned = [self._place(name, part) for name in linear for part in ("weight", "bias")]
+        places = {name: [self._place(name, part) for part in ("weight", "bias")] for name in linear}
         every = [name for name, _ in self.module.named_parameters(remove_duplicate=False)]
-        if not set(rates) <= set(owned) or len(every) != len(self.rate_factors):
+        if not set(rates) <= {one for both in places.values() for one in both} or len(every) != len(self.rate_factors):
             return None
         for name in rates:
             tensors[name].requires_grad_(True)
-        used = {
-            name: one
-            for name, one in linear.items()
-            if {self._place(name, "weight"), self._place(name, "bias")} & set(rates)
-        }
+        used = {name: one for name, one in linear.items() if set(places[name]) & set(rates)}
         calls: dict[str, list[tuple[Any, Any]]] = {name: [] for name in used}
         with self._watched(used, lambda name, given, made: calls[name].append((given, made))):
             f = self._outputs(tensors, points).reshape(len(points), -1)
         if any(len(each) != 1 or each[0][0].ndim != 2 for each in calls.values()):
             return None
-        made = [each[0][1] for each in calls.values()]
+        inputs, made = [each[0][0].detach() for each in calls.values()], [each[0][1] for each in calls.values()]
         slopes = [
             torch.autograd.grad(f[:, k].sum(), made, retain_graph=True, materialize_grads=True)
             for k in range(f.shape[1])
         ]
-        return [
-            (
-                each[0][0].detach(),
-                torch.stack([slope[index] for slope in slopes], dim=1),
-                rates.get(self._place(name, "weight"), 0.0),
-                rates.get(self._place(name, "bias"), 0.0),
-            )
-            for index, (name, each) in enumerate(calls.items())
-        ]
+        signals = [torch.stack(each, dim=1) for each in zip(*slopes, strict=True)]
+        # A parameter may also be used outside of its layer: its gradient then differs from that of the layer.
+        mix = torch.randn(f.shape, generator=torch.Generator().manual_seed(0)).to(f)
+        whole = torch.autograd.grad((mix * f).sum(), [tensors[name] for name in rates], materialize_grads=True)
+        of_layers = {}
+        for name, a, signal in zip(calls, inputs, signals, strict=True):
+            mixed = torch.einsum("nk,nkm->nm", mix, signal)
+            of_layers |= dict(zip(places[name], (mixed.T @ a, mixed.sum(0)), strict=True))
+        for name, gradient in zip(rates, whole, strict=True):
+            if (gradient - of_layers[name]).norm() > _ROUNDING * max(gradient.norm(), of_layers[name].norm()):
+                return None
+        pairs = [[rates.get(one, 0.0) for one in places[name]] for name in calls]
+        return [(a, signal, *both) for a, signal, both in zip(inputs, signals, pairs, strict=True)]
 
     def _by_layers(self, here: Any, there: Any) -> Any:
         torch = sys.modules["torch"]
@@ -325,8 +333,14 @@ class TorchNetwork(Network):
     # ------------------------------------------------------------ layers
 
     def _dense(self) -> dict[str, Any]:
-        kinds = tuple(getattr(sys.modules["torch"].nn, kind) for kind in _DENSE)
-        return {name or "module": one for name, one in self.module.named_modules() if isinstance(one, kinds)}
+        nn = sys.modules["torch"].nn
+        kinds = tuple(getattr(nn, kind) for kind in _DENSE)
+        uncalled = nn.modules.linear.NonDynamicallyQuantizableLinear  # attention multiplies by its weight itself
+        return {
+            name or "module": one
+            for name, one in self.module.named_modules()
+            if isinstance(one, kinds) and not isinstance(one, uncalled)
+        }
 
     def _place(self, layer: str, part: str) -> str:
         """Return PyTorch's name of a parameter of a layer, which may be the whole module."""
@@ -351,50 +365,13 @@ class TorchNetwork(Network):
                 handle.remove()
 
 
-class TorchLayer(Layer):
-    """A linear or convolutional layer of a PyTorch module."""
-
-    network: TorchNetwork
-    name: str = eqx.field(static=True)
-
-    def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
-        """Return the outputs of the layer, one row per sample and place."""
-        torch, seen, layer = sys.modules["torch"], [], self._module()
-        with self.network._watched({self.name: layer}, lambda _, __, made: seen.append(made)), torch.no_grad():
-            self.network._outputs(self.network._tensors(), self.network._inputs(x))
-        if not seen:
-            raise UserError(f"{self._label()} is not called: remove this probe, or the layer.")
-        channels_first = not isinstance(layer, torch.nn.Linear)
-        rows = [
-            (made.movedim(1, -1) if channels_first else made).reshape(-1, self._values("weight").shape[0])
-            for made in seen
-        ]
-        return _jax(torch.cat(rows))
-
-    def is_readout(self, x: Batch) -> bool:
-        some = raw_inputs(x)[:2]
-        return np.array_equal(np.ravel(self.preactivations(some)), np.ravel(self.network(some)))
-
-    def weights(self) -> Float[Array, "m d"]:
-        weight = self._values("weight")
-        rows, bias = weight.reshape(weight.shape[0], -1), self._values("bias")
-        return jnp.asarray(rows if bias is None else np.concatenate([rows, bias[:, None]], axis=1))
-
-    def kernels(self) -> Float[Array, "k d"] | None:
-        weight = self._values("weight")
-        return jnp.asarray(weight.reshape(-1, int(np.prod(weight.shape[2:])))) if weight.ndim > 2 else None
-
-    def _module(self) -> Any:
-        return self.network._dense()[self.name]
-
-    def _values(self, part: str) -> Any:
-        return self.network.values.get(self.network._place(self.name, part))
-
-
-def _numpy(tensor: Any) -> np.ndarray:
-    torch, tensor = sys.modules["torch"], tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy().copy()
-
-
-def _jax(tensor: Any) -> Array:
-    return jnp.asarray(_numpy(tensor))
+def _gradients(function: Callable[..., Any], values: dict[str, Any], sample: Any) -> dict[str, Any]:
+    """Return the derivatives of all outputs on one sample, by one backward pass for each."""
+    torch = sys.modules["torch"]
+    leaves = {name: one.detach().requires_grad_(True) for name, one in values.items()}
+    outputs = function(leaves, sample)
+    made = [
+        torch.autograd.grad(one, list(leaves.values()), retain_graph=True, materialize_grads=True, allow_unused=True)
+        for one in outputs
+    ]
+    return dict(zip(leaves, (torch.stack(each) for each in zip(*made, strict=True)), strict=True))

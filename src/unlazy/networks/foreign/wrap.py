@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -32,7 +32,7 @@ def wrap(
     parameters: Any = None,
     *,
     rates: Rates = None,
-    state: str = "refuse",
+    state: Literal["refuse", "freeze"] = "refuse",
     call: Mapping[str, Any] | None = None,
     batched: bool | None = None,
     input_shape: Sequence[int] | None = None,
@@ -93,8 +93,6 @@ def wrap(
     >>> network = wrap(module, variables, rates=lambda name: not name.startswith("Dense_0"))
     >>> network = wrap(lambda params, x: jnp.tanh(x @ params["w"]) @ params["a"], params)
     """
-    if state not in ("refuse", "freeze"):
-        raise UserError(f"state = {short(state)} is unknown: choose 'refuse' or 'freeze'.")
     model, rest = (model, ()) if parameters is None else (model, (parameters,))
     if type(model) is tuple and not rest and model:
         model, *others = model

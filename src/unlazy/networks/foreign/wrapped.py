@@ -19,7 +19,7 @@ from unlazy.networks.foreign.rates import named_parameters
 from unlazy.networks.prepared import Batch, Prepared, raw_inputs
 
 _TRIED = (2, 3)  # sizes of batches: what takes both takes any, while one might be the size of a sample by chance
-_RANDOM = ("rng", "prng", "random", " key")  # what errors about missing keys speak of
+_RANDOM = ("rng", "prng", "random", " key")  # words in errors about missing keys
 _WHOLE = ("integer", "indexer", "index arrays", "int32")
 
 
@@ -63,7 +63,6 @@ class Wrapped(Network):
     registered: ClassVar[bool] = False  # made by `wrap`
 
     def __call__(self, x: Batch) -> Outputs:
-        """Call the model on a batch."""
         points = self._shaped(raw_inputs(x))
         if self._on_batches(points):
             # Random numbers drawn for a batch would depend on its size.
@@ -90,12 +89,10 @@ class Wrapped(Network):
 
     @property
     def name(self) -> str:
-        """The model's own name."""
         return self.form.name
 
     @property
     def has_kinks(self) -> bool:
-        """As given to `wrap`."""
         return self.kinks
 
     def prepare(self, data: Dataset) -> Prepared:
