@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
-from h5py import h5a, h5i, h5l, h5o, h5r, h5s
 
 if TYPE_CHECKING:
     import xarray as xr
 
+_h5: Any = h5py  # type checkers do not know its low-level modules
 _CONVENTIONS = {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_FillValue"}  # attributes of the format itself
 _MARK = b"unlazy=sealed"  # in files that end with a digest, and not in those of older versions and other programs
 _UNREAD = {b"REFERENCE_LIST", b"_Netcdf4Dimid", b"_Netcdf4Coordinates", b"_NCProperties"}
@@ -103,7 +103,7 @@ def read(path: Path, inspect: Callable[[str, Any], None] = lambda name, stored: 
         group, arrays = file.id, {}
         for name in map(str, file):
             link = group.links.get_info(name.encode()).type
-            arrays[name] = h5o.open(group, name.encode()) if link == h5l.TYPE_HARD else None
+            arrays[name] = _h5.h5o.open(group, name.encode()) if link == _h5.h5l.TYPE_HARD else None
             inspect(name, arrays[name])
         variables, coordinates = {}, {}
         for name, stored in arrays.items():
@@ -113,11 +113,11 @@ def read(path: Path, inspect: Callable[[str, Any], None] = lambda name, stored: 
             if scale and _word(known.get("NAME")).startswith(_NO_VARIABLE.partition("{")[0].encode()):
                 continue
             scales = [] if scale else known.get("DIMENSION_LIST", [])
-            dimensions = [name] if scale else [_name(h5r.dereference(one[0], group)) for one in scales]
+            dimensions = [name] if scale else [_name(_h5.h5r.dereference(one[0], group)) for one in scales]
             attributes = _attributes(known)
             truth = attributes.pop("dtype", None) == "bool"
             values = np.empty(stored.shape, stored.dtype)
-            stored.read(h5s.ALL, h5s.ALL, values)
+            stored.read(_h5.h5s.ALL, _h5.h5s.ALL, values)
             values = values.astype(stored.dtype.newbyteorder("="))
             found = (dimensions, values.astype(bool) if truth else values, attributes)
             (coordinates if scale else variables)[name] = found
@@ -129,16 +129,16 @@ def _word(value: Any) -> bytes:
 
 
 def _name(stored: Any) -> str:
-    return h5i.get_name(stored).decode().rpartition("/")[2]
+    return _h5.h5i.get_name(stored).decode().rpartition("/")[2]
 
 
 def _entries(stored: Any, inspect: Callable[[str, Any], None]) -> dict[str, np.ndarray]:
     """Return all attributes that matter as arrays; texts are bytes."""
     names: list[bytes] = []
-    h5a.iterate(stored, lambda name, *_: names.append(name), index_type=h5py.h5.INDEX_CRT_ORDER)
+    _h5.h5a.iterate(stored, lambda name, *_: names.append(name), index_type=h5py.h5.INDEX_CRT_ORDER)
     found = {}
     for name in names:
-        attribute = h5a.open(stored, name)
+        attribute = _h5.h5a.open(stored, name)
         inspect(name.decode(), attribute)
         if name not in _UNREAD:
             found[name.decode()] = values = np.empty(attribute.shape, attribute.dtype)

@@ -320,8 +320,8 @@ class TorchNetwork(Network):
         for name, gradient in zip(rates, whole, strict=True):
             if (gradient - of_layers[name]).norm() > _ROUNDING * max(gradient.norm(), of_layers[name].norm()):
                 return None
-        pairs = [[rates.get(one, 0.0) for one in places[name]] for name in calls]
-        return [(a, signal, *both) for a, signal, both in zip(inputs, signals, pairs, strict=True)]
+        weights, biases = ([rates.get(places[name][at], 0.0) for name in calls] for at in (0, 1))
+        return list(zip(inputs, signals, weights, biases, strict=True))
 
     def _by_layers(self, here: Any, there: Any) -> Any:
         torch = sys.modules["torch"]

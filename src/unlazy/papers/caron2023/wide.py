@@ -217,6 +217,7 @@ class TowardsLimit(Panel):
         figure, (risk, *others) = titled_canvas("caron2023: distance to the limit of infinite width", 4, 13.0, 3.4)
         settings = _settings(results)
         shown = settings[-1]
+        widths = np.array(list(_finite(results, shown)), float)
         for index, (m, run) in enumerate(_finite(results, shown).items()):
             band(risk, run["time"].values, run["train-loss"].values, index + 1, f"m = {m:,}")
         limit = _limits(results, shown)[GAUSSIAN]
@@ -229,14 +230,15 @@ class TowardsLimit(Panel):
         }
         for axes, (title, distance) in zip(others, shown_distances.items(), strict=True):
             for index, setting in enumerate(settings, 1):
-                finite = _finite(results, setting)
-                widths = np.array(list(finite), float)
                 if distance is heavy_distance and setting[0] == 1:
                     continue
                 found = over_widths(results, setting, distance)
                 dots(axes, widths, found, index, label(setting))
                 if distance is kernel_distance:
-                    expected = [np.sqrt(np.mean(predicted_kernel_distance(run) ** 2)) for run in finite.values()]
+                    expected = [
+                        np.sqrt(np.mean(predicted_kernel_distance(run) ** 2))
+                        for run in _finite(results, setting).values()
+                    ]
                     axes.plot(widths, expected, color=ORDERED[index], linewidth=1, label="predicted")
                 else:
                     _guide(axes, widths, found, -0.5, index)

@@ -5,6 +5,7 @@ All concern the unclipped flow. Expectations are over the data, with their weigh
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
