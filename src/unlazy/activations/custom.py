@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -28,10 +28,6 @@ def _slope(function: Elementwise) -> Elementwise:
     return jax.grad(lambda h: jnp.sum(function(h)))
 
 
-def _floats(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
 class Custom(Activation):
     """An activation given by a function σ, with derivatives by `jax.grad`.
 
@@ -53,7 +49,7 @@ class Custom(Activation):
     """
 
     function: Elementwise = eqx.field(static=True)
-    kinks: tuple[float, ...] = eqx.field(static=True, default=(), converter=_floats)  # pyright: ignore[reportIncompatibleVariableOverride]
+    kinks: tuple[float, ...] = eqx.field(static=True, default=(), converter=lambda points: tuple(map(float, points)))  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __check_init__(self) -> None:
         given = jax.ShapeDtypeStruct((2, 3), jnp.float32)

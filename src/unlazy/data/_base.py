@@ -227,9 +227,8 @@ def divided(
 
     def standardised(values: np.ndarray) -> np.ndarray:
         deviation = values[train].std(axis=0)
-        return (values - values[train].mean(axis=0)) / np.where(
-            deviation > 0, deviation, 1.0
-        )  # constants: only shifted
+        deviation = np.where(deviation > 0, deviation, 1.0)  # constants: only shifted
+        return (values - values[train].mean(axis=0)) / deviation
 
     x = standardised(x) if scaled[0] else x
     x = x / (np.linalg.norm(x[train], axis=1).max() or 1.0) if scaled[1] else x

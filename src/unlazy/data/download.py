@@ -27,21 +27,11 @@ DATA = "UNLAZY_DATA"
 
 @dataclass(frozen=True)
 class Published:
-    """A file that a data set is read from.
+    """A file that a data set is read from."""
 
-    Parameters
-    ----------
-    url
-        Where it is published; None if it is not published in this form.
-    sha256
-        Its SHA-256; None if it is not checked.
-    file
-        Its path in a data folder.
-    """
-
-    url: str | None
-    sha256: str | None
-    file: str
+    url: str | None  # where it is published; None if it is not published in this form
+    sha256: str | None  # None if it is not checked
+    file: str  # its path in a data folder
 
     @property
     def name(self) -> str:

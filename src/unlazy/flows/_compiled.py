@@ -69,17 +69,7 @@ def _batched(function: Callable, batching: Batching) -> Callable:
 
 
 def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layout:
-    """Return how Gram coordinates are processed: in which slabs, on which devices and in which precision.
-
-    Parameters
-    ----------
-    method
-        The method, resolved.
-    network, data
-        What is trained, on what.
-    runs
-        Number of runs that are trained together.
-    """
+    """Return in which slabs, on which devices and in which precision Gram coordinates of several runs are processed."""
     form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
     if form is not None:
         check_gram(form, data)
@@ -173,11 +163,7 @@ def prepare_runs(
 @eqx.filter_jit
 def init_runs(method: Method, network: Network, data: Samples, key: Array, batching: Batching) -> State:
     """Return the states at t = 0."""
-
-    def init(method: Method, network: Network, data: Samples, key: Array) -> State:
-        return method.init(network, data, key)
-
-    return _batched(init, batching)(method, network, data, key)
+    return _batched(lambda method, *given: method.init(*given), batching)(method, network, data, key)
 
 
 @eqx.filter_jit
@@ -233,12 +219,6 @@ observe_runs = eqx.filter_jit(observed)
 
 
 def fits_vmap(method: Method, network: Network) -> bool:
-    """Whether several runs of this kind are faster side by side than in turn.
-
-    Parameters
-    ----------
-    method, network
-        The method, resolved, and the network at the start.
-    """
+    """Whether several runs of this kind are faster side by side than in turn."""
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(split_trained(network)[0]))
     return size < _VMAP_BYTES and not method.one_by_one()

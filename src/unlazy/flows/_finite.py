@@ -14,7 +14,7 @@ from unlazy._types import PyTree
 from unlazy.flows import _compiled as compiled
 from unlazy.flows.state import State, Status
 from unlazy.networks import with_fields
-from unlazy.probes.observation import Observation
+from unlazy.probes import TrainLoss
 
 if TYPE_CHECKING:
     from unlazy.flows.driver import Driver
@@ -45,15 +45,7 @@ def overflows(driver: Driver, state: State, observed: PyTree) -> Any:
 
 
 def step_back(driver: Driver, bad: Any) -> None:
-    """Return runs that became NaN or infinite in the last slice to their last finite state, and end them there.
-
-    Parameters
-    ----------
-    driver
-        The driver; its attribute ``before`` is the state before the last slice.
-    bad
-        Whether that happened, for each run.
-    """
+    """Return runs that became NaN or infinite in the last slice (``bad``) to their last finite state, and end them."""
     for index in np.argwhere(bad):
         place = tuple(index)
         counts = [np.asarray(one.steps + one.rejected)[place] for one in (driver.before, driver.state)]
@@ -72,12 +64,8 @@ def step_back(driver: Driver, bad: Any) -> None:
 
 
 def _sound(driver: Driver, state: State) -> Any:
-    loss = driver.evaluate(compiled.observe_runs, state.trained, {"": _loss_now})[""]
+    loss = driver.evaluate(compiled.observe_runs, state.trained, {"": TrainLoss()})[""]
     return np.asarray(finite(driver, state) & np.isfinite(np.asarray(loss)))
-
-
-def _loss_now(obs: Observation) -> Any:
-    return obs.loss(obs.outputs, obs.data.y, obs.data.weight)
 
 
 def _of_each(driver: Driver, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> Any:

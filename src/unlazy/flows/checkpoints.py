@@ -35,13 +35,7 @@ class OtherRunError(UserError):
 
 
 class Checkpoint(NamedTuple):
-    """A file, the identifier of the runs in it, and the rows of these runs in a driver of several.
-
-    Attributes
-    ----------
-    path, run, rows
-        What `Driver.save` was given.
-    """
+    """A file, the identifier of the runs in it, and the rows of these runs in a driver, as `Driver.save` took them."""
 
     path: Path
     run: str
@@ -77,12 +71,7 @@ def load(driver: Driver, path: Path, run: str) -> None:
 def load_several(driver: Driver, checkpoints: Sequence[Checkpoint]) -> None:
     """Continue several runs from checkpoints of their own, which were written at the same save time.
 
-    Parameters
-    ----------
-    driver
-        A driver of these runs. Rows that no checkpoint has become copies of the first.
-    checkpoints
-        The checkpoints.
+    Rows of the driver that no checkpoint has become copies of the first.
     """
     loaded = [_loaded(driver, *one) for one in checkpoints]
     order = np.zeros(len(driver.stops), int)  # of each row, its place among those that were loaded

@@ -103,11 +103,7 @@ class Descent(GramMethod):
             raise UserError(f"The learning rate must be a positive number, not {float(self.rate):g}.")
         if self.batch is not None and not self.batch >= 1:
             raise UserError(f"A minibatch holds at least one sample, not {self.batch}.")
-        for what in ("clip_norm", "clip_sample"):
-            bound = getattr(self, what)
-            if bound is not None and not bound > 0:
-                raise UserError(f"{what} must be positive, not {bound:g}.")
-        for what in ("switch_loss", "stop_loss"):
+        for what in ("clip_norm", "clip_sample", "switch_loss", "stop_loss"):
             bound = getattr(self, what)
             if bound is not None and not bound > 0:
                 raise UserError(f"{what} must be positive, not {float(bound):g}.")

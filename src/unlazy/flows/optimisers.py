@@ -47,7 +47,6 @@ class Plain(Optimiser):
     linear: ClassVar[bool] = True
 
     def transform(self) -> optax.GradientTransformation:
-        """Leave the gradient as it is."""
         return optax.identity()
 
 
@@ -136,5 +135,4 @@ class Transform(Optimiser):
             raise UserError(f"given = {short(self.given)} is not a transformation of Optax: try optax.scale_by_lion().")
 
     def transform(self) -> optax.GradientTransformation:
-        """Use what was given."""
         return self.given

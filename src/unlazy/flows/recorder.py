@@ -111,7 +111,7 @@ class Recorder:
             The model now: a network, whatever `unlazy.wrap` takes, or the parameters of a wrapped model.
         """
         network = self._network(model)
-        arrays, rest = eqx.partition(network, _is_array)
+        arrays, rest = eqx.partition(network, lambda leaf: isinstance(leaf, jax.Array | np.ndarray))
         arrays = jax.tree.map(lambda leaf: leaf.copy(), arrays)  # the loop may donate its arrays to compiled code
         driver = self._driver
         at = float(np.asarray(step))
@@ -200,10 +200,6 @@ class _Eager(Driver):
         results = {name: probe(obs) for name, probe in probes.items()}
         self._at_start = obs._known_at_start
         return jax.tree.map(np.asarray, results)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray)
 
 
 def _shapes(arrays: PyTree) -> tuple[Any, ...]:

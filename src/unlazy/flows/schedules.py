@@ -97,21 +97,11 @@ class Constant(Schedule):
 
 
 class Reaction(eqx.Module):
-    """What a schedule that reacts to the loss remembers between steps.
+    """What a schedule that reacts to the loss remembers between steps."""
 
-    Attributes
-    ----------
-    losses
-        Mean losses of the last epochs, the latest last; infinite before there were as many.
-    level
-        Number of reductions so far.
-    since
-        Epochs since the last reduction, or since the start.
-    """
-
-    losses: Float[Array, " epochs"]
-    level: Int[Array, ""]
-    since: Int[Array, ""]
+    losses: Float[Array, " epochs"]  # means of the last epochs, the latest last; infinite before there were as many
+    level: Int[Array, ""]  # number of reductions so far
+    since: Int[Array, ""]  # epochs since the last reduction, or since the start
 
 
 def _factors(given: Sequence[float]) -> np.ndarray:
@@ -170,12 +160,10 @@ class OnStagnation(Schedule):
         return jnp.broadcast_to(jnp.asarray(self.factors, float)[0], jnp.shape(step))
 
     def begin(self, loss: Float[Array, ""]) -> Reaction:
-        """Return what is remembered at the start: no losses yet."""
         none = jnp.zeros((), jnp.int32)
         return Reaction(jnp.full(2 * self.window, jnp.inf, loss.dtype), none, none)
 
     def current(self, memory: Reaction, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Return the present factor."""
         return jnp.asarray(self.factors, memory.losses.dtype)[memory.level]
 
     def react(self, memory: Reaction, loss: Float[Array, ""], ended: Bool[Array, ""]) -> Reaction:
@@ -233,15 +221,12 @@ class ByLayer(Schedule):
         return self.common(step)
 
     def begin(self, loss: Float[Array, ""]) -> Any:
-        """Return what the common schedule remembers at the start."""
         return self.common.begin(loss)
 
     def current(self, memory: Any, step: Int[Array, ""]) -> Any:
-        """Return the common factor."""
         return self.common.current(memory, step)
 
     def react(self, memory: Any, loss: Float[Array, ""], ended: Bool[Array, ""]) -> Any:
-        """Let the common schedule react."""
         return self.common.react(memory, loss, ended)
 
     def by_leaf(self, step: Int[Array, ""], trained: PyTree) -> PyTree:

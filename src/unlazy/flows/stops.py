@@ -17,36 +17,18 @@ Times = Sequence[float] | np.ndarray
 
 
 class Stops(NamedTuple):
-    """The save times of one run; times that fall on the same step are merged.
+    """The save times of one run; times that fall on the same step are merged."""
 
-    Attributes
-    ----------
-    asked, reached
-        The times as requested, and as the method can reach them.
-    amounts
-        The distance to each from the one before, in units of `State.remaining`.
-    """
-
-    asked: np.ndarray
-    reached: np.ndarray
-    amounts: np.ndarray
+    asked: np.ndarray  # the times as requested
+    reached: np.ndarray  # ... and as the method can reach them
+    amounts: np.ndarray  # the distance to each from the one before, in units of `State.remaining`
 
 
 def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = False, counted: bool = False) -> Stops:
-    """Plan the save times of a run.
+    """Plan the save times of a run that has reached the time ``since``.
 
-    Parameters
-    ----------
-    method
-        The method, resolved.
-    times
-        The requested times.
-    since
-        The time that the run has reached.
-    underway
-        Whether the run was interrupted on its way to the first of the times.
-    counted
-        Whether distances are numbers of steps.
+    ``underway`` says whether it was interrupted on its way to the first of the times, and ``counted`` whether distances
+    are numbers of steps.
     """
     asked = _checked(times, since)
     counts, reached = method.plan(np.concatenate([[since], asked]))
@@ -60,15 +42,7 @@ def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = 
 
 
 def each_times(times: Times | Sequence[Times], runs: int) -> Sequence[Any]:
-    """Return the requested times of each run.
-
-    Parameters
-    ----------
-    times
-        The times of all runs, or a list with the times of each.
-    runs
-        The number of runs.
-    """
+    """Return the requested times of each run, given the times of all runs, or a list with the times of each."""
     if isinstance(times, Sequence) and times and isinstance(times[0], list | tuple | np.ndarray):
         return times
     return [times] * runs

@@ -8,20 +8,12 @@ from unlazy.kernels.structure import Choice, Structure
 
 
 class Blocks(NamedTuple):
-    """Sizes of the blocks in which Θ is computed, and the bytes that one block takes.
+    """Sizes of the blocks in which Θ is computed, and the bytes that one block takes."""
 
-    Attributes
-    ----------
-    rows, columns, outputs
-        Numbers of samples x, of samples z, and of outputs.
-    bytes
-        Estimated working memory.
-    """
-
-    rows: int
-    columns: int
+    rows: int  # samples x
+    columns: int  # samples z
     outputs: int
-    bytes: float
+    bytes: float  # estimated working memory
 
 
 def blocks_within(

@@ -17,21 +17,11 @@ from jaxtyping import Array
 
 
 class Form(NamedTuple):
-    """How one product with a weight is written as y_gpm = Σ_d a_gpd w_gdm.
+    """How one product with a weight is written as y_gpm = Σ_d a_gpd w_gdm."""
 
-    Attributes
-    ----------
-    kind
-        ``"dense"`` or ``"convolution"``.
-    places
-        The axes that p stands for.
-    size
-        The numbers of groups, places, inputs and outputs, (G, P, D, M).
-    """
-
-    kind: str
-    places: tuple[int, ...]
-    size: tuple[int, int, int, int]
+    kind: str  # "dense" or "convolution"
+    places: tuple[int, ...]  # the axes that p stands for
+    size: tuple[int, int, int, int]  # the numbers of groups, places, inputs and outputs, (G, P, D, M)
     settings: tuple[Any, ...]
 
     def inputs(self, a: Array) -> Array:
@@ -86,10 +76,7 @@ def _dense(eqn: Any, weight: int) -> Form:
         [axis for axis in range(len(shapes[side])) if axis not in (*contracting[side], *batch[side])] for side in (0, 1)
     ]
     data = 1 - weight
-    inner, groups = (
-        [shapes[data][axis] for axis in contracting[data]],
-        [shapes[data][axis] for axis in batch[data]],
-    )
+    inner, groups = ([shapes[data][axis] for axis in axes[data]] for axes in (contracting, batch))
     places, width = tuple(shapes[data][axis] for axis in free[data]), [shapes[weight][axis] for axis in free[weight]]
     count, first, second = len(groups), len(free[0]), len(free[1])
     left, right = range(count, count + first), range(count + first, count + first + second)

@@ -41,21 +41,11 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """How a weight comes from one leaf of the parameters: each of its entries is one entry of the leaf, times a scale.
+    """How a weight comes from one leaf of the parameters: each of its entries is one of the leaf, times a scale."""
 
-    Attributes
-    ----------
-    leaf
-        Index of the leaf.
-    steps
-        Steps from the leaf to the weight.
-    label
-        Which part of the leaf it is, such as ``"[3]"``.
-    """
-
-    leaf: int
-    steps: tuple[Step, ...] = ()
-    label: str = ""
+    leaf: int  # index of the leaf
+    steps: tuple[Step, ...] = ()  # from the leaf to the weight
+    label: str = ""  # which part of the leaf it is, such as "[3]"
 
     def then(self, step: Step, label: str = "") -> Path:
         """Return the path with one more step."""
@@ -110,42 +100,23 @@ Value: TypeAlias = Constant | Parameter | Data
 
 @dataclasses.dataclass(eq=False)
 class Product:
-    """One matrix product or convolution of data with a weight.
-
-    Attributes
-    ----------
-    form
-        Its canonical form.
-    inputs, weight, output
-        Its operands and its result, as the function has them.
-    leaves, path
-        The leaves that the weight is made of, and how.
-    sum_leaves
-        The leaves of a bias that was added.
-    sum
-        The result after scalar factors and the bias that directly follow.
-    """
+    """One matrix product or convolution of data with a weight; operands and result are as the function has them."""
 
     form: Form
     inputs: Array
     weight: Array
     output: Array
-    leaves: frozenset[int]
-    path: Path | None
-    sum: Array
-    sum_leaves: frozenset[int] = frozenset()
+    leaves: frozenset[int]  # that the weight is made of,
+    path: Path | None  # and how
+    sum: Array  # the result after scalar factors and the bias that directly follow
+    sum_leaves: frozenset[int] = frozenset()  # the leaves of a bias that was added
 
 
 class Interpreter:
-    """Evaluates a jaxpr and calls a visitor for each product of a weight with data.
+    """Evaluates a jaxpr and calls ``visit`` for each product of a weight with data, which returns the value to use.
 
-    Parameters
-    ----------
-    visit
-        Function of a `Product` that returns the value to go on with.
-    values_only
-        Whether functions with a derivative of their own may be entered, and products with weights that are made of
-        several leaves, or not by rearrangement alone, be visited.
+    With ``values_only``, functions with a derivative of their own are entered too, and products are visited whose
+    weights are made of several leaves, or not by rearrangement alone.
     """
 
     def __init__(self, visit: Callable[[Product], Array], *, values_only: bool) -> None:

@@ -60,13 +60,7 @@ def samples_of(x: PyTree) -> int:
 
 
 def split(params: PyTree, rates: PyTree | None) -> tuple[PyTree, PyTree, PyTree]:
-    """Split parameters into trained leaves and the rest, and give the rates of the trained ones as arrays or 1.0.
-
-    Parameters
-    ----------
-    params, rates
-        As in `tangent_kernel`.
-    """
+    """Split parameters into trained leaves and the rest, and give the rates of the trained ones as arrays or 1.0."""
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, params)
     trained, rest = eqx.partition(params, eqx.is_inexact_array)
     if rates is None:

@@ -34,44 +34,19 @@ class Site(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """How one leaf of the parameters enters a function.
+    """How one leaf of the parameters enters a function."""
 
-    Attributes
-    ----------
-    size
-        Number of its entries.
-    sites
-        The products in which it, or a part of it, is the weight.
-    direct
-        Whether it is also used otherwise.
-    classes
-        Sites with the same weight in the same orientation, whose places are joined; None if Θ cannot be written with
-        Gram matrices because of how sites overlap or of another use.
-    swapped
-        Pairs of classes in which the same weight is used in transposed form.
-    """
-
-    size: int
-    sites: tuple[int, ...]
-    direct: bool
+    size: int  # number of its entries
+    sites: tuple[int, ...]  # the products in which it, or a part of it, is the weight
+    direct: bool  # whether it is also used otherwise
+    # Sites with the same weight in the same orientation, whose places are joined; None if Θ cannot be written with
+    # Gram matrices because of how sites overlap or of another use.
     classes: tuple[tuple[int, ...], ...] | None
-    swapped: tuple[tuple[int, int], ...] = ()
+    swapped: tuple[tuple[int, int], ...] = ()  # pairs of classes in which the same weight is used in transposed form
 
 
 class Structure:
-    """A function of one sample, traced once.
-
-    Parameters
-    ----------
-    function
-        Function of the leaves and one sample that returns outputs of shape () or (k,).
-    leaves
-        The trained arrays, or their shapes.
-    names
-        Their names, for messages.
-    sample
-        One sample, or its shape.
-    """
+    """A function of leaves and one sample, traced once, on arrays or their shapes; the names are for messages."""
 
     def __init__(self, function: Function, leaves: Sequence[Any], names: Sequence[str], sample: PyTree) -> None:
         self.closed, shape = jax.make_jaxpr(function, return_shape=True)(list(leaves), sample)
@@ -159,40 +134,20 @@ def _aligned(
 
 
 class Choice(NamedTuple):
-    """How Θ is computed, and the estimated cost.
+    """How Θ is computed, and the estimated cost."""
 
-    Attributes
-    ----------
-    products
-        Whether by products J (J^T e), column by column.
-    gram
-        For each leaf whether by Gram matrices (else by its Jacobian).
-    operations
-        Multiplications and additions.
-    """
-
-    products: bool
-    gram: tuple[bool, ...]
-    operations: float
+    products: bool  # whether by products J (J^T e), column by column
+    gram: tuple[bool, ...]  # for each leaf whether by Gram matrices (else by its Jacobian)
+    operations: float  # multiplications and additions
 
 
 def choose(
     structure: Structure, method: Method, rows: int, columns: int, reduced: str, whole: Sequence[bool]
 ) -> Choice:
-    """Choose the method that computes Θ with the fewest operations.
+    """Choose how to compute Θ of ``rows`` x ``columns`` samples: by ``method``, or with the fewest operations.
 
-    Parameters
-    ----------
-    structure
-        The traced function.
-    method
-        ``"auto"``, or the method to use.
-    rows, columns
-        Numbers of samples.
-    reduced
-        ``"all"``, ``"trace"`` or ``"one"``.
-    whole
-        For each leaf whether it has one rate for all its entries; otherwise its Jacobian is needed.
+    ``reduced`` is ``"all"``, ``"trace"`` or ``"one"``; ``whole`` says for each leaf whether it has one rate for all its
+    entries, without which its Jacobian is needed.
     """
     k = 1 if reduced == "one" else structure.outputs
     pairs = k * k if reduced == "all" else k

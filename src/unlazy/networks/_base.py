@@ -21,14 +21,7 @@ from unlazy.kernels import tangent_kernel
 from unlazy.kernels.structure import Method
 from unlazy.losses import Loss
 from unlazy.networks.layers import Layer
-from unlazy.networks.prepared import (
-    Batch,
-    OtherBatch,
-    Places,
-    Prepared,
-    Samples,
-    raw_inputs,
-)
+from unlazy.networks.prepared import Batch, OtherBatch, Places, Prepared, Samples, raw_inputs
 
 if TYPE_CHECKING:
     from unlazy.networks.linear import Layout

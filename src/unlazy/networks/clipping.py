@@ -65,10 +65,9 @@ def is_learner(blocks: Sequence[AbstractBlock]) -> bool:
     first, second = blocks
     if not (isinstance(first, Block | SphericalLimit) and isinstance(second, Block) and first.train in ("w", "")):
         return False
-    if isinstance(first, Block):
-        tied = first.tied and first.mean_field and first.b is None and isinstance(first.activation, Relu)
-    else:
-        tied = True
+    tied = isinstance(first, SphericalLimit) or (
+        first.tied and first.mean_field and first.b is None and isinstance(first.activation, Relu)
+    )
     plain = second.a is not None and second.w.shape[1] == second.a.shape[1] == 1 and set(second.train) <= set("wb")
     return tied and plain and isinstance(second.activation, Relu) and second.mean_field and not second.skip
 
@@ -109,12 +108,7 @@ def shares(loss: Loss, weight: Float[Array, " n"] | None, f: Outputs) -> Float[A
 
 
 def clipped(
-    first: First,
-    second: Block,
-    x: Inputs,
-    slope: Float[Array, " n"],
-    share: Float[Array, " n"],
-    clip: Bounds,
+    first: First, second: Block, x: Inputs, slope: Float[Array, " n"], share: Float[Array, " n"], clip: Bounds
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """What the parameters of both blocks descend, by name, in the units of a gradient (rates still to come)."""
     p = pulls(first, second, x, slope)

@@ -173,15 +173,13 @@ class RandomPatches(Embedding):
 
         def one(image: Float[Array, " d"]) -> Float[Array, " D"]:
             maps = jax.lax.conv_general_dilated(image.reshape(1, channels, side, side), weights, (1, 1), "VALID")
-            return self._averaged(jax.nn.relu(maps[0]))
+            maps = jax.nn.relu(maps[0])
+            return jnp.concatenate([jnp.mean(maps[:, a, b], axis=(1, 2)) for a in spans for b in spans])
 
+        edges = [round(i * (side - self.patch + 1) / self.grid) for i in range(self.grid + 1)]
+        spans = [slice(a, b) for a, b in pairwise(edges)]  # of rows, and of columns
         row = self.filters * (side - self.patch + 1) ** 2 * x.dtype.itemsize
         return jax.lax.map(one, x, batch_size=max(1, min(x.shape[0], _BYTES // row)))
-
-    def _averaged(self, maps: Float[Array, "c s s"]) -> Float[Array, " D"]:
-        edges = [round(i * maps.shape[1] / self.grid) for i in range(self.grid + 1)]
-        spans = [slice(a, b) for a, b in pairwise(edges)]
-        return jnp.concatenate([jnp.mean(maps[:, rows, columns], axis=(1, 2)) for rows in spans for columns in spans])
 
 
 class Infinite(Embedding):

@@ -140,23 +140,13 @@ _sum.defvjp(_sum_forward, _sum_backward)
 
 
 class NeuronSum(Network):
-    """A `TwoLayer` network whose pre-activations are in Gram coordinates, f(x) = Σ_j s_j a_j σ(h_j(x)).
-
-    Attributes
-    ----------
-    gram
-        The pre-activations h.
-    a, s
-        Read-outs and node scales.
-    origin
-        The network at t = 0, in weights.
-    """
+    """A `TwoLayer` network whose pre-activations are in Gram coordinates, f(x) = Σ_j s_j a_j σ(h_j(x))."""
 
     registered: ClassVar[bool] = False  # made by `TwoLayer.gram_form`
-    gram: Gram
-    a: Float[Array, "m *k"]
-    s: Float[Array, " m"]
-    origin: TwoLayer
+    gram: Gram  # the pre-activations h
+    a: Float[Array, "m *k"]  # read-outs
+    s: Float[Array, " m"]  # node scales
+    origin: TwoLayer  # the network at t = 0, in weights
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the network in weights, such as ``w`` or ``scaling``, which is built for it."""

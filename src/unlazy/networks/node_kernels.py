@@ -65,21 +65,11 @@ class NodeKernels(Checked):
 
 
 class LightKernel(eqx.Module):
-    """Tangent kernel of the light part for one output, α Θ*(x, z) + β E[σ(h(x)) σ(h(z))].
-
-    Attributes
-    ----------
-    nodes
-        Expectations over one node.
-    alpha
-        ρ c², with the variance ρ of all light nodes and read-outs ±c.
-    beta
-        ρ where the read-out is trained, else 0.
-    """
+    """Tangent kernel of the light part for one output, α Θ*(x, z) + β E[σ(h(x)) σ(h(z))]."""
 
     nodes: NodeKernels
-    alpha: float = eqx.field(static=True)
-    beta: float = eqx.field(static=True)
+    alpha: float = eqx.field(static=True)  # ρ c², with the variance ρ of all light nodes and read-outs ±c
+    beta: float = eqx.field(static=True)  # ρ where the read-out is trained, else 0
 
     def __call__(self, x: Float[Array, "n d"], z: Float[Array, "p d"]) -> Float[Array, "n p"]:
         kernel = self.alpha * self.nodes.tangent(x, z)

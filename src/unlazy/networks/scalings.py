@@ -29,12 +29,8 @@ class NodeWeights(Checked):
         """
 
     def normalised(self, m: int) -> np.ndarray:
-        """Return the first m weights, as shares of the sum of all."""
-        return self.first(m) / self._total()
-
-    def _total(self) -> float:
-        """Σ_j λ̃_j over all nodes; 1 unless a subclass says otherwise."""
-        return 1.0
+        """Return the first m weights, as shares of the sum of all, which is 1 unless a subclass says otherwise."""
+        return self.first(m)
 
 
 class Zipf(NodeWeights):
@@ -104,8 +100,8 @@ class GivenNodes(NodeWeights):
     def power_sum(self, power: float) -> float:
         return float(np.sum(self.normalised(len(self.weights)) ** power))
 
-    def _total(self) -> float:
-        return float(sum(self.weights))
+    def normalised(self, m: int) -> np.ndarray:
+        return self.first(m) / float(sum(self.weights))
 
 
 class Asymmetrical(Checked):

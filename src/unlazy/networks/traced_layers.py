@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,24 +19,12 @@ from unlazy.networks.tracing import TracedLayer, preactivations, trace_layers
 
 
 class TracedNeurons(Layer):
-    """A layer that was found by tracing a network, see `trace_layers`.
-
-    Attributes
-    ----------
-    network
-        The network.
-    name
-        Name of the layer, that of its weight without the name of the field that holds all parameters.
-    traced
-        Its name for `trace_layers`.
-    sample
-        Shape of one input.
-    """
+    """A layer that was found by tracing a network, see `trace_layers`."""
 
     network: Network
-    name: str = eqx.field(static=True)
-    traced: str = eqx.field(static=True)
-    sample: tuple[int, ...] = eqx.field(static=True)
+    name: str = eqx.field(static=True)  # that of its weight without the name of the field that holds all parameters
+    traced: str = eqx.field(static=True)  # its name for `trace_layers`
+    sample: tuple[int, ...] = eqx.field(static=True)  # shape of one input
 
     def preactivations(self, x: Batch) -> Float[Array, "rows m"]:
         apply, params, _ = as_function(self.network)
@@ -74,7 +61,9 @@ def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
     apply, params, _ = as_function(network)
     one = jax.ShapeDtypeStruct((1, *raw.shape[1:]), raw.dtype)
     try:
-        found: list[TracedLayer] = eqx.filter_eval_shape(_in_order, apply, params, one)
+        # As a list: JAX would sort a dictionary by its names.
+        in_order = lambda *given: list(trace_layers(*given).values())  # noqa: E731
+        found: list[TracedLayer] = eqx.filter_eval_shape(in_order, apply, params, one)
     except UserError:  # no product was found
         return {}
     outputs = eqx.filter_eval_shape(network, one)
@@ -83,10 +72,6 @@ def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
     return {
         _short(layer.name): TracedNeurons(network, _short(layer.name), layer.name, raw.shape[1:]) for layer in found
     }
-
-
-def _in_order(apply: Any, params: Any, x: Any) -> list[TracedLayer]:
-    return list(trace_layers(apply, params, x).values())  # JAX would sort a dictionary by its names
 
 
 def _short(name: str) -> str:

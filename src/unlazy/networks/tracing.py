@@ -100,11 +100,6 @@ def _preactivations(apply: Any, trained: Any, rest: Any, x: Any) -> list[_Named]
     return [_Named(layer.name, layer.preactivations) for layer in _layers(apply, trained, rest, x)]
 
 
-@eqx.filter_jit
-def _traced(apply: Any, trained: Any, rest: Any, x: Any) -> list[TracedLayer]:
-    return _layers(apply, trained, rest, x)
-
-
 def _layers(apply: Any, trained: Any, rest: Any, x: Any) -> list[TracedLayer]:
     problem = problem_of(apply, trained, rest, jax.tree.map(lambda _: 1.0, trained))
     n = samples_of(x)
@@ -151,3 +146,6 @@ def _layers(apply: Any, trained: Any, rest: Any, x: Any) -> list[TracedLayer]:
             )
         )
     return layers
+
+
+_traced = eqx.filter_jit(_layers)

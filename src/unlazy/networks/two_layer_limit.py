@@ -167,12 +167,8 @@ class TwoLayerLimit(Network):
         """Return g(x), the outputs of the light part."""
         features, offset = self._columns(x)
         if self.v is not None and self.anchor is not None:
-            offset = offset + self._factor() * features @ self.v.T
+            offset = offset + float(self.v.shape[1]) ** -0.5 * features @ self.v.T
         return offset[:, 0] if self.outputs is None else offset
-
-    def _factor(self) -> float:
-        assert self.v is not None
-        return float(self.v.shape[1]) ** -0.5
 
     def for_heavy(self, x: Batch) -> Batch:
         """Return a batch as the heavy nodes take it."""

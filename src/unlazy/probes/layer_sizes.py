@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from unlazy.networks import layers_on
 from unlazy.probes.directions import effective_rank
+from unlazy.probes.loss import TrainOutputs
 from unlazy.probes.movement import layers_of
 from unlazy.probes.observation import Observation, Probe
 
@@ -33,11 +34,7 @@ class LayerSizes(Probe):
         for name, layer in layers_of(obs.network, obs.x).items():
             now = layer.preactivations(obs.x)
             found[name] = _compared(now, before[name].preactivations(obs.x)) | {"rank": effective_rank(now)}
-        return found | {"outputs": _compared(obs.outputs, obs.at_start(_outputs))}
-
-
-def _outputs(obs: Observation) -> Float[Array, "..."]:
-    return obs.outputs
+        return found | {"outputs": _compared(obs.outputs, obs.at_start(TrainOutputs()))}
 
 
 def _compared(now: Float[Array, "..."], start: Float[Array, "..."]) -> dict[str, Float[Array, ""]]:

@@ -16,8 +16,6 @@ class TrainLoss(Probe):
 class TestLoss(Probe):
     """The loss on the test set, always as a mean, because sums over sets of different size are not comparable."""
 
-    __test__ = False
-
     def __call__(self, obs: Observation) -> Scalar:
         return jnp.mean(obs.loss.cost(obs.test_outputs, obs.y_test))
 
@@ -39,8 +37,6 @@ class TrainError(Probe):
 class TestError(Probe):
     """Fraction of misclassified test samples (targets ±1, or one-hot)."""
 
-    __test__ = False
-
     def __call__(self, obs: Observation) -> Scalar:
         return misclassified(obs.test_outputs, obs.y_test)
 
@@ -54,8 +50,6 @@ class TrainOutputs(Probe):
 
 class TestOutputs(Probe):
     """Outputs f(x_i) on the test set."""
-
-    __test__ = False
 
     def __call__(self, obs: Observation) -> Outputs:
         return obs.test_outputs

@@ -175,6 +175,8 @@ class Probe(Checked):
     >>> FeatureMovement().of(run.final, run.start, run.data, run.loss)
     """
 
+    __test__ = False  # pytest takes classes named Test... for tests
+
     @abc.abstractmethod
     def __call__(self, obs: Observation) -> PyTree:
         """Evaluate the probe.

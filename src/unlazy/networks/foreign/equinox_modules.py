@@ -17,18 +17,10 @@ from unlazy.networks.foreign.form import Form, Parts, call_options, like, takes
 
 @dataclasses.dataclass(frozen=True)
 class EquinoxForm(Form):
-    """The module itself is the tree of parameters; it is called in inference mode.
+    """The module itself is the tree of parameters; it is called in inference mode."""
 
-    Attributes
-    ----------
-    stateful
-        Whether it takes a state and returns a new one.
-    keyed
-        Whether it takes a key, and whether it insists on one.
-    """
-
-    stateful: bool
-    keyed: tuple[bool, bool]
+    stateful: bool  # whether it takes a state and returns a new one
+    keyed: tuple[bool, bool]  # whether it takes a key, and whether it insists on one
     per_sample: ClassVar[bool] = True  # Equinox's layers are functions of one sample
 
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:

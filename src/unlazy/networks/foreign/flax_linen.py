@@ -14,13 +14,7 @@ from unlazy.networks.foreign.form import Form, Parts, as_arrays, call_options, l
 
 @dataclasses.dataclass(frozen=True)
 class LinenForm(Form):
-    """The collection ``params`` is the tree of parameters; all others are constants.
-
-    Attributes
-    ----------
-    module
-        The module.
-    """
+    """The collection ``params`` is the tree of parameters; all others are constants."""
 
     module: Any
 

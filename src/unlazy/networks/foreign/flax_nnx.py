@@ -16,19 +16,11 @@ from unlazy.networks.foreign.form import Form, Parts, call_options, like
 
 @dataclasses.dataclass(frozen=True)
 class NnxForm(Form):
-    """Variables of type ``nnx.Param`` are the tree of parameters, as nested dictionaries of arrays.
+    """Variables of type ``nnx.Param`` are the tree of parameters, as nested dictionaries of arrays."""
 
-    Attributes
-    ----------
-    graph, original
-        The module without arrays, in evaluation mode and as it was given.
-    structure
-        The structures of the states that hold parameters and constants in Flax.
-    """
-
-    graph: Any
-    original: Any
-    structure: tuple[Any, Any]
+    graph: Any  # the module without arrays, in evaluation mode
+    original: Any  # ... and as it was given
+    structure: tuple[Any, Any]  # the structures of the states that hold parameters and constants in Flax
 
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         if key is not None:
@@ -65,15 +57,9 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     copy = nnx.clone(model)  # modules of nnx can be changed in place, and the user's must not be
     copy.eval()
     graph, parameters, others = nnx.split(copy, nnx.Param, ...)
-    kinds = {
-        type(one).__name__ for _, one in nnx.to_flat_state(others) if not isinstance(one, nnx.RngState)
-    }  # random keys, as of dropout, are not state that training changes
-    form = NnxForm(
-        call_options(model.__call__, options),
-        title,
-        graph,
-        original,
-        (jax.tree.structure(parameters), jax.tree.structure(others)),
-    )
+    # Random keys, as of dropout, are not state that training changes.
+    kinds = {type(one).__name__ for _, one in nnx.to_flat_state(others) if not isinstance(one, nnx.RngState)}
+    structure = jax.tree.structure(parameters), jax.tree.structure(others)
+    form = NnxForm(call_options(model.__call__, options), title, graph, original, structure)
     state = f"variables of type {', '.join(sorted(kinds))}" if kinds else ""
     return Parts(form, nnx.to_pure_dict(parameters), nnx.to_pure_dict(others), state)

@@ -33,43 +33,21 @@ INFERENCE = {
 
 
 class Parts(NamedTuple):
-    """A model taken apart.
+    """A model taken apart."""
 
-    Attributes
-    ----------
-    form
-        How to put it together and call it.
-    parameters
-        What may be trained.
-    constants
-        What training by gradients does not change: running averages, keys.
-    state
-        What is in ``constants`` that training would change by other means, in words; empty if there is none.
-    """
-
-    form: Form
-    parameters: PyTree
-    constants: PyTree = ()
-    state: str = ""
+    form: Form  # how to put it together and call it
+    parameters: PyTree  # what may be trained
+    constants: PyTree = ()  # what training by gradients does not change: running averages, keys
+    state: str = ""  # what is in `constants` that training would change by other means, in words; or empty
 
 
 @dataclasses.dataclass(frozen=True)
 class Form(abc.ABC):
-    """How a model of one library is called, without its arrays; two models of one architecture have equal forms.
+    """How a model of one library is called, without its arrays; two models of one architecture have equal forms."""
 
-    Attributes
-    ----------
-    options
-        Keyword arguments of every call.
-    name
-        The model's name, for messages and reports.
-    per_sample
-        Whether models of this library are functions of one sample by convention, not of a batch.
-    """
-
-    options: tuple[tuple[str, Any], ...]
-    name: str
-    per_sample: ClassVar[bool] = False
+    options: tuple[tuple[str, Any], ...]  # keyword arguments of every call
+    name: str  # of the model, for messages and reports
+    per_sample: ClassVar[bool] = False  # whether models of this library take one sample by convention, not a batch
 
     @abc.abstractmethod
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
@@ -135,10 +113,6 @@ def like(given: PyTree, present: PyTree, what: str) -> PyTree:
                 f"'{leaf_name(path)}' has shape {np.shape(now)}, where {np.shape(before)} was wanted: this is not "
                 f"{what} that was wrapped."
             )
-    return jax.tree.map(lambda one, leaf: _typed(leaf, one), present, given)
-
-
-def _typed(leaf: Any, present: Any) -> Any:
-    if eqx.is_inexact_array(present):
-        return jnp.asarray(leaf, present.dtype)
-    return leaf
+    return jax.tree.map(
+        lambda one, leaf: jnp.asarray(leaf, one.dtype) if eqx.is_inexact_array(one) else leaf, present, given
+    )

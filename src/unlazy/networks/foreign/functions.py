@@ -13,18 +13,10 @@ from unlazy.networks.foreign.form import Form, Parts, as_arrays, call_options, l
 
 @dataclasses.dataclass(frozen=True)
 class FunctionForm(Form):
-    """A function of parameters and inputs.
-
-    Attributes
-    ----------
-    function
-        The function.
-    keyed
-        Whether it takes a ``key``.
-    """
+    """A function of parameters and inputs."""
 
     function: Callable[..., Any]
-    keyed: bool
+    keyed: bool  # whether it takes a `key`
 
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         options = dict(self.options) | ({"key": key} if self.keyed else {})

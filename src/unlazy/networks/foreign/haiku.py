@@ -14,19 +14,11 @@ from unlazy.networks.foreign.form import Form, Parts, as_arrays, call_options, l
 
 @dataclasses.dataclass(frozen=True)
 class HaikuForm(Form):
-    """A function of parameters, of a state if there is one, of a key unless it was transformed away, and of inputs.
+    """A function of parameters, of a state if there is one, of a key unless it was transformed away, and of inputs."""
 
-    Attributes
-    ----------
-    transformed
-        The pair of functions that ``hk.transform`` returns.
-    stateful, keyed
-        Whether it takes a state and a key.
-    """
-
-    transformed: Any
-    stateful: bool
-    keyed: bool
+    transformed: Any  # the pair of functions that `hk.transform` returns
+    stateful: bool  # whether it takes a state,
+    keyed: bool  # ... and a key
 
     def apply(self, parameters: PyTree, constants: PyTree, x: Any, key: Any) -> Any:
         before = (parameters, *((constants,) if self.stateful else ()), *((key,) if self.keyed else ()))
