@@ -11,7 +11,6 @@ The pipeline is data -> network -> flow -> trajectory -> probes -> panel -> figu
 """
 
 # ruff: noqa: I001  (several names are imported in one line)
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 # Packages, and the names of each that are offered here, all imported when they are first used: `unlazy --help` must not
@@ -34,26 +33,6 @@ _NAMES = {
 }
 _HOMES = {name: f"unlazy.{package}" for package, names in _NAMES.items() for name in names.split()}
 
-
-def _sorted(names: Iterable[str]) -> list[str]:
-    """Sort names as in ``__all__``: those with a capital letter first."""
-    return sorted(names, key=lambda name: (not name[0].isupper(), name))
-
-
-def _lazily(package: str, names: dict[str, str]) -> tuple[list[str], Callable[[str], object]]:
-    """Return ``__all__`` and ``__getattr__`` of a package whose names, by module, are imported when first used."""
-    homes = {name: f"{package}.{module}" for module, some in names.items() for name in some.split()}
-
-    def find(name: str) -> object:
-        from importlib import import_module
-
-        if name in homes:
-            return getattr(import_module(homes[name]), name)
-        raise AttributeError(f"module '{package}' has no attribute '{name}'")
-
-    return _sorted(homes), find
-
-
 if TYPE_CHECKING:
     __version__: str
     from unlazy import activations as activations, data as data, figures as figures, flows as flows, kernels as kernels
@@ -73,9 +52,7 @@ if TYPE_CHECKING:
     from unlazy.probes import FeatureMovement as FeatureMovement, Kernel as Kernel, TestLoss as TestLoss
     from unlazy.probes import TrainLoss as TrainLoss, WeightMovement as WeightMovement
 else:
-    __all__ = _sorted([*_NAMES, *_HOMES])
-
-_find = _lazily("unlazy", _NAMES)[1]
+    __all__ = sorted([*_NAMES, *_HOMES], key=lambda name: (not name[0].isupper(), name))
 
 
 def __getattr__(name: str) -> object:
@@ -85,9 +62,11 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version("unlazy")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     if name in _NAMES:
         return import_module(f"unlazy.{name}")
-    return _find(name)
+    raise AttributeError(f"module 'unlazy' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

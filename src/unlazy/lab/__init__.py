@@ -3,7 +3,7 @@
 # ruff: noqa: I001  (several names are imported in one line)
 from typing import TYPE_CHECKING
 
-from unlazy import _lazily
+from unlazy._listing import offered_lazily
 
 # Names are imported when they are first used: a table of stored runs must not wait for JAX.
 _NAMES = {
@@ -62,4 +62,4 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Point as Point, Sweep as Sweep
     from unlazy.lab.tasks import Lost as Lost, Report as Report, Task as Task, part_of as part_of, perform as perform
 else:
-    __all__, __getattr__ = _lazily("unlazy.lab", _NAMES)
+    __all__, __getattr__ = offered_lazily("unlazy.lab", _NAMES)

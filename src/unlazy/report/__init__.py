@@ -3,7 +3,7 @@
 # ruff: noqa: I001  (several names are imported in one line)
 from typing import TYPE_CHECKING
 
-from unlazy import _lazily
+from unlazy._listing import offered_lazily
 
 # Names are imported when they are first used: `unlazy cite` must not wait for JAX.
 _NAMES = {
@@ -22,4 +22,4 @@ if TYPE_CHECKING:
     from unlazy.report.record import Record as Record, is_stored as is_stored, recipes as recipes, records as records
     from unlazy.report.record import reproduce as reproduce, run_panel as run_panel, stem as stem
 else:
-    __all__, __getattr__ = _lazily("unlazy.report", _NAMES)
+    __all__, __getattr__ = offered_lazily("unlazy.report", _NAMES)
