@@ -19,7 +19,7 @@ from typing import Any
 
 from unlazy import _registry
 from unlazy._errors import UserError, suggest
-from unlazy._files import atomic_write, cache
+from unlazy._files import cache, replace
 from unlazy._registry import KINDS, find, kebab, members, plugins
 
 Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> result of `describe`
@@ -55,8 +55,7 @@ def listing() -> Listing:
             path.parent.mkdir(parents=True, exist_ok=True)
             for old in path.parent.glob("listing-*.json"):
                 old.unlink(missing_ok=True)
-            with atomic_write(path) as part:
-                part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+            replace(path, json.dumps(made, ensure_ascii=False).encode())
     return made
 
 
