@@ -11,7 +11,8 @@ from unlazy._errors import UserError
 from unlazy._files import replace, writable, writing
 from unlazy._signals import deferred
 from unlazy._terminal import print_json, print_settings
-from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Many, Runs, app, begin, in_lab, printed_notices
+from unlazy.cli.application import CLAIM_FAILED, OK, app, begin, in_lab, printed_notices
+from unlazy.cli.options import Flag, Json, Many, Runs
 
 Format = Literal["svg", "pdf", "csv"]
 FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
