@@ -10,6 +10,7 @@ The pipeline is data -> network -> flow -> trajectory -> probes -> panel -> figu
     run.observed["train-loss"]
 """
 
+# ruff: noqa: I001  (several names are imported in one line)
 from typing import TYPE_CHECKING
 
 # Packages, and the names of each that are offered here, all imported when they are first used: `unlazy --help` must not
@@ -34,105 +35,24 @@ _HOMES = {name: f"unlazy.{package}" for package, names in _NAMES.items() for nam
 
 if TYPE_CHECKING:
     __version__: str
-    from unlazy import (
-        activations,
-        data,
-        figures,
-        flows,
-        kernels,
-        lab,
-        losses,
-        networks,
-        papers,
-        probes,
-        report,
-        testing,
-        theory,
-    )
-    from unlazy.data import Dataset
-    from unlazy.flows import (
-        Descent,
-        Exponential,
-        GradientFlow,
-        Linearised,
-        Recorder,
-        RungeKutta,
-        Stabilised,
-        Status,
-        Trajectory,
-    )
-    from unlazy.lab import Lab, Recipe, diagnose
-    from unlazy.losses import CrossEntropy, Logistic, Squared
-    from unlazy.networks import (
-        ConvNet,
-        Identity,
-        Infinite,
-        MeanFieldStack,
-        Quadratic,
-        RandomLayers,
-        Scaling,
-        TangentModel,
-        TwoLayer,
-        Zipf,
-        asymmetrical,
-        mean_field,
-        multilayer_mean_field,
-        ntk,
-        wrap,
-    )
-    from unlazy.probes import FeatureMovement, Kernel, TestLoss, TrainLoss, WeightMovement
-
-__all__ = [
-    "ConvNet",
-    "CrossEntropy",
-    "Dataset",
-    "Descent",
-    "Exponential",
-    "FeatureMovement",
-    "GradientFlow",
-    "Identity",
-    "Infinite",
-    "Kernel",
-    "Lab",
-    "Linearised",
-    "Logistic",
-    "MeanFieldStack",
-    "Quadratic",
-    "RandomLayers",
-    "Recipe",
-    "Recorder",
-    "RungeKutta",
-    "Scaling",
-    "Squared",
-    "Stabilised",
-    "Status",
-    "TangentModel",
-    "TestLoss",
-    "TrainLoss",
-    "Trajectory",
-    "TwoLayer",
-    "WeightMovement",
-    "Zipf",
-    "activations",
-    "asymmetrical",
-    "data",
-    "diagnose",
-    "figures",
-    "flows",
-    "kernels",
-    "lab",
-    "losses",
-    "mean_field",
-    "multilayer_mean_field",
-    "networks",
-    "ntk",
-    "papers",
-    "probes",
-    "report",
-    "testing",
-    "theory",
-    "wrap",
-]
+    from unlazy import activations as activations, data as data, figures as figures, flows as flows, kernels as kernels
+    from unlazy import lab as lab, losses as losses, networks as networks, papers as papers, probes as probes
+    from unlazy import report as report, testing as testing, theory as theory
+    from unlazy.data import Dataset as Dataset
+    from unlazy.flows import Descent as Descent, Exponential as Exponential, GradientFlow as GradientFlow
+    from unlazy.flows import Linearised as Linearised, Recorder as Recorder, RungeKutta as RungeKutta
+    from unlazy.flows import Stabilised as Stabilised, Status as Status, Trajectory as Trajectory
+    from unlazy.lab import Lab as Lab, Recipe as Recipe, diagnose as diagnose
+    from unlazy.losses import CrossEntropy as CrossEntropy, Logistic as Logistic, Squared as Squared
+    from unlazy.networks import ConvNet as ConvNet, Identity as Identity, Infinite as Infinite
+    from unlazy.networks import MeanFieldStack as MeanFieldStack, Quadratic as Quadratic, RandomLayers as RandomLayers
+    from unlazy.networks import Scaling as Scaling, TangentModel as TangentModel, TwoLayer as TwoLayer, Zipf as Zipf
+    from unlazy.networks import asymmetrical as asymmetrical, mean_field as mean_field
+    from unlazy.networks import multilayer_mean_field as multilayer_mean_field, ntk as ntk, wrap as wrap
+    from unlazy.probes import FeatureMovement as FeatureMovement, Kernel as Kernel, TestLoss as TestLoss
+    from unlazy.probes import TrainLoss as TrainLoss, WeightMovement as WeightMovement
+else:
+    __all__ = sorted([*_NAMES, *_HOMES], key=lambda name: (not name[0].isupper(), name))
 
 
 def __getattr__(name: str) -> object:
@@ -150,4 +70,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*_NAMES, *_HOMES, "__version__"])

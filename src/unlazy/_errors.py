@@ -1,9 +1,12 @@
 """The exception for bad input, whose message says what was given, what was expected and which option to change."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
+
+V = TypeVar("V")
 
 
 class UserError(ValueError):
@@ -21,6 +24,17 @@ class SkippedFile(Notice):
 def skip(error: UserError) -> None:
     """Warn that a file is left out, because of an error that names it."""
     warnings.warn(f"left out: {error}", SkippedFile, stacklevel=3)
+
+
+def usable(paths: Iterable[Path], read: Callable[[Path], V]) -> dict[Path, V]:
+    """Read files, and leave out, with a warning, those that cannot be used."""
+    found: dict[Path, V] = {}
+    for path in paths:
+        try:
+            found[path] = read(path)
+        except UserError as error:
+            skip(error)
+    return found
 
 
 def suggest(given: str, known: Iterable[str]) -> str:

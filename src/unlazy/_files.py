@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unlazy._errors import UserError
-from unlazy._plain import parse_json
+from unlazy._plain import parse_json, seal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,6 +48,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync(path.parent)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Write a table, with its checksum, atomically as a JSON file."""
+    replace(path, json.dumps(seal(content), indent=1, ensure_ascii=False).encode())
 
 
 def create(path: Path, content: bytes) -> None:
@@ -193,8 +204,7 @@ def write(run: xr.Dataset, path: Path) -> Path:
     whole = _netcdf.to_bytes(run)
     with writing("The result", path, "free some space, or choose another place"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            temporary.write_bytes(whole)
+        replace(path, whole)
     return path
 
 

@@ -13,17 +13,30 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from unlazy import _registry
 from unlazy._errors import UserError, suggest
-from unlazy._files import atomic_write, cache
+from unlazy._files import cache, replace
 from unlazy._registry import KINDS, find, kebab, members, plugins
 
 Listing = dict[str, dict[str, dict[str, Any]]]  # kind -> name -> result of `describe`
 _SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # of a docstring in NumPy style
 FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
+
+
+def offered_lazily(package: str, names: dict[str, str]) -> tuple[list[str], Callable[[str], object]]:
+    """Return ``__all__`` and ``__getattr__`` of a package whose names, by module, are imported when first used."""
+    homes = {name: f"{package}.{module}" for module, some in names.items() for name in some.split()}
+
+    def find(name: str) -> object:
+        if name in homes:
+            return getattr(importlib.import_module(homes[name]), name)
+        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+
+    return sorted(homes, key=lambda name: (not name[0].isupper(), name)), find
 
 
 def listing() -> Listing:
@@ -42,8 +55,7 @@ def listing() -> Listing:
             path.parent.mkdir(parents=True, exist_ok=True)
             for old in path.parent.glob("listing-*.json"):
                 old.unlink(missing_ok=True)
-            with atomic_write(path) as part:
-                part.write_text(json.dumps(made, ensure_ascii=False), encoding="utf-8")
+            replace(path, json.dumps(made, ensure_ascii=False).encode())
     return made
 
 

@@ -90,5 +90,10 @@ def unseal(content: Any) -> tuple[dict[str, Any], bool]:
     return rest, SEAL in content
 
 
+def read_sealed(path: Path) -> tuple[dict[str, Any], bool]:
+    """Read a table from a JSON file, and return it as `unseal` does."""
+    return unseal(parse_json(read_text(path)))
+
+
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

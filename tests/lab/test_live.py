@@ -73,7 +73,7 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path, recipe, monkeypatch)
     def refuse(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(live, "atomic_write", refuse)
+    monkeypatch.setattr(live, "replace", refuse)
     assert Lab(tmp_path).run(recipe).attrs["finished"]
 
 

@@ -1,18 +1,17 @@
-"""Shared by all commands: the application, types of options, exit statuses, and a lab that shows its progress."""
+"""Shared by all commands: the application, exit statuses, and a lab that shows its progress."""
 
 from __future__ import annotations
 
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import cyclopts
-from cyclopts import Parameter
 from rich.console import Console
 
 import unlazy
@@ -37,32 +36,6 @@ app = cyclopts.App(
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run
 )
-
-
-def count(_: object, tokens: Sequence[cyclopts.Token]) -> int:
-    """Convert an option to a whole number of at least 1."""
-    text = tokens[0].value
-    if not (text.isdecimal() and int(text) >= 1):  # Cyclopts would round 1.5 to 2
-        raise UserError(f"expected a whole number of at least 1, not {text}.")
-    return int(text)
-
-
-# Options that several commands have.
-_SET = "Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated."
-_WORKERS = "Number of processes that share the work; each gets an equal share of the cores."
-_SNAPSHOTS = "Space, in MiB per seed, for snapshots of the trained parameters, on which new probes are evaluated later."
-Count = Annotated[int | None, Parameter(converter=count)]
-Workers = Annotated[int, Parameter(converter=count, help=_WORKERS)]
-_OUT = "Folder of stored results. Several commands can use it at the same time, and nothing in it is computed again."
-Out = Annotated[Path, Parameter(name=["--out", "-o"])]
-Runs = Annotated[Out, Parameter(help=_OUT)]
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Json = Annotated[Flag, Parameter(name="--json")]
-AsJson = Annotated[Json, Parameter(help="Print JSON instead of a table.")]
-Fresh = Annotated[Flag, Parameter(name="--fresh", help="Compute everything again.")]
-Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
-Set = Annotated[Many, Parameter(name="--set", consume_multiple=False, help=_SET)]
-Snapshots = Annotated[float, Parameter(help=_SNAPSHOTS)]
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN = 0, 1, 2, 3
 screen = Console(stderr=True)  # progress and errors; standard output carries results only

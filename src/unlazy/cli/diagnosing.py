@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from unlazy._errors import UserError
 from unlazy._files import writable
 from unlazy._terminal import print_json, print_table
-from unlazy.cli.application import OK, Json, Out, app, count, interruptible
+from unlazy.cli.application import OK, app, interruptible
+from unlazy.cli.options import Json, Out, count
 
 Check = Literal["regime", "coordinates", "rates"]
 

@@ -8,25 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from unlazy._errors import Notice, UserError, suggest
-from unlazy.cli.application import (
-    CLAIM_FAILED,
-    OK,
-    AsJson,
-    Count,
-    Flag,
-    Fresh,
-    Json,
-    Runs,
-    Set,
-    Snapshots,
-    Workers,
-    app,
-    begin,
-    in_lab,
-    interruptible,
-    must_exist,
-    screen,
-)
+from unlazy.cli.application import CLAIM_FAILED, OK, app, begin, in_lab, interruptible, must_exist, screen
+from unlazy.cli.options import AsJson, Count, Flag, Fresh, Json, Runs, Set, Snapshots, Workers
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"  # never that of the current folder, which may be anybody's
 

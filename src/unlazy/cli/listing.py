@@ -10,7 +10,8 @@ from unlazy._listing import describe_one, listing
 from unlazy._plain import parse_json, read_text
 from unlazy._registry import KINDS, kebab
 from unlazy._terminal import print_json, print_rows
-from unlazy.cli.application import OK, AsJson, Runs, app
+from unlazy.cli.application import OK, app
+from unlazy.cli.options import AsJson, Runs
 
 
 @app.command(name="list")

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, writable, writing
+from unlazy._files import replace, writable, writing
 from unlazy._signals import deferred
 from unlazy._terminal import print_json, print_settings
-from unlazy.cli.application import CLAIM_FAILED, OK, Flag, Json, Many, Runs, app, begin, in_lab, printed_notices
+from unlazy.cli.application import CLAIM_FAILED, OK, app, begin, in_lab, printed_notices
+from unlazy.cli.options import Flag, Json, Many, Runs
 
 Format = Literal["svg", "pdf", "csv"]
 FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
@@ -98,8 +99,8 @@ def table(
     elif str(csv) == "-":
         print(as_csv(rows), end="")
     else:
-        with writing("The table", csv, "choose another file"), atomic_write(csv) as temporary:
-            temporary.write_text(as_csv(rows), encoding="utf-8")
+        with writing("The table", csv, "choose another file"):
+            replace(csv, as_csv(rows).encode())
         print(f"{len(rows)} rows of {len(rows[0])} columns: {csv}")
     return OK
 

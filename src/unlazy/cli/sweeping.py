@@ -9,24 +9,8 @@ from cyclopts import Parameter
 
 from unlazy._files import writable
 from unlazy.cli import engines
-from unlazy.cli.application import (
-    CLAIM_FAILED,
-    OK,
-    AsJson,
-    Count,
-    Flag,
-    Fresh,
-    Runs,
-    Set,
-    Snapshots,
-    Workers,
-    app,
-    begin,
-    in_lab,
-    interruptible,
-    must_exist,
-    screen,
-)
+from unlazy.cli.application import CLAIM_FAILED, OK, app, begin, in_lab, interruptible, must_exist, screen
+from unlazy.cli.options import AsJson, Count, Flag, Fresh, Runs, Set, Snapshots, Workers
 
 if TYPE_CHECKING:
     from unlazy.lab import Sweep

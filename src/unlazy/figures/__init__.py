@@ -8,55 +8,29 @@
 `styled` and `fit` are the helpers that draw the figures of the papers.
 """
 
-from unlazy.figures.comparison import Comparison, Group, compare, rank, settings, short
-from unlazy.figures.drawing import curves, draw_plots, overlay, plots, shows_seeds
-from unlazy.figures.phases import Axis, draw_phases, phase_figure
-from unlazy.figures.style import (
-    DASHES,
-    ORDERED,
-    SCALING,
-    STYLE,
-    Style,
-    band,
-    bars,
-    canvas,
-    fit,
-    literal,
-    plain,
-    rounding,
-    styled,
-    typeset,
-)
-from unlazy.figures.widths import draw_widths
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DASHES",
-    "ORDERED",
-    "SCALING",
-    "STYLE",
-    "Axis",
-    "Comparison",
-    "Group",
-    "Style",
-    "band",
-    "bars",
-    "canvas",
-    "compare",
-    "curves",
-    "draw_phases",
-    "draw_plots",
-    "draw_widths",
-    "fit",
-    "literal",
-    "overlay",
-    "phase_figure",
-    "plain",
-    "plots",
-    "rank",
-    "rounding",
-    "settings",
-    "short",
-    "shows_seeds",
-    "styled",
-    "typeset",
-]
+from unlazy._listing import offered_lazily
+
+_NAMES = {
+    "comparison": "Comparison Group compare rank settings short",
+    "drawing": "curves draw_plots overlay plots shows_seeds",
+    "phases": "Axis draw_phases phase_figure",
+    "style": "DASHES ORDERED SCALING STYLE Style band bars canvas fit literal plain rounding styled typeset",
+    "widths": "draw_widths",
+}
+
+if TYPE_CHECKING:
+    from unlazy.figures.comparison import Comparison as Comparison, Group as Group, compare as compare, rank as rank
+    from unlazy.figures.comparison import settings as settings, short as short
+    from unlazy.figures.drawing import curves as curves, draw_plots as draw_plots, overlay as overlay, plots as plots
+    from unlazy.figures.drawing import shows_seeds as shows_seeds
+    from unlazy.figures.phases import Axis as Axis, draw_phases as draw_phases, phase_figure as phase_figure
+    from unlazy.figures.style import DASHES as DASHES, ORDERED as ORDERED, SCALING as SCALING, STYLE as STYLE
+    from unlazy.figures.style import Style as Style, band as band, bars as bars, canvas as canvas, fit as fit
+    from unlazy.figures.style import literal as literal, plain as plain, rounding as rounding, styled as styled
+    from unlazy.figures.style import typeset as typeset
+    from unlazy.figures.widths import draw_widths as draw_widths
+else:
+    __all__, __getattr__ = offered_lazily("unlazy.figures", _NAMES)

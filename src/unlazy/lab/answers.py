@@ -13,16 +13,15 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
+import hashlib
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy._files import atomic_write, sha256
-from unlazy._plain import seal
+from unlazy._files import replace, write_sealed
 from unlazy.lab.slopes import Slope, fit_slope
 
 if TYPE_CHECKING:
@@ -100,12 +99,10 @@ class Saved(abc.ABC):
         head, rows = self.table()
         drawn = io.StringIO()
         self.plot().savefig(drawn, format="svg", metadata={"Date": None})
-        with atomic_write(path.with_suffix(".svg")) as part:  # without the head of a file, so that pages can include it
-            part.write_text(drawn.getvalue()[drawn.getvalue().index("<svg") :], encoding="utf-8")
-            digest = sha256(part)
-        with atomic_write(path) as part:
-            content = self.to_dict() | {"table": {"head": head, "rows": rows}, "figure_sha256": digest}
-            part.write_text(json.dumps(seal(content), indent=1, ensure_ascii=False), encoding="utf-8")
+        figure = drawn.getvalue()[drawn.getvalue().index("<svg") :].encode()  # without its head: for pages to include
+        replace(path.with_suffix(".svg"), figure)
+        digest = hashlib.sha256(figure).hexdigest()
+        write_sealed(path, self.to_dict() | {"table": {"head": head, "rows": rows}, "figure_sha256": digest})
         return path
 
 

@@ -12,9 +12,9 @@ import jax
 import msgspec
 
 from unlazy import theory
-from unlazy._errors import UserError, skip
-from unlazy._files import atomic_write, writing
-from unlazy._plain import parse_json, read_text, seal, unseal
+from unlazy._errors import UserError, usable
+from unlazy._files import write_sealed, writing
+from unlazy._plain import read_sealed
 from unlazy.lab.claims import held
 from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
@@ -155,9 +155,7 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
             old = [one for one in stored if one["theorem"] not in asked]
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
             whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
-            with atomic_write(path) as temporary:
-                sealed = seal(msgspec.to_builtins(whole))
-                temporary.write_bytes(msgspec.json.format(msgspec.json.encode(sealed)))
+            write_sealed(path, msgspec.to_builtins(whole))
     return path
 
 
@@ -169,18 +167,12 @@ def kept(folder: Path) -> list[Kept]:
     folder
         The folder of results.
     """
-    found = []
-    for path in sorted((folder / "certificates").glob("*.json")):
-        try:
-            found.append(read_certificates(path))
-        except UserError as error:
-            skip(error)
-    return found
+    return list(usable(sorted((folder / "certificates").glob("*.json")), read_certificates).values())
 
 
 def read_certificates(path: Path) -> Kept:
     """Read stored certificates of one recipe, and verify their checksum, which older files do not have."""
     try:
-        return msgspec.convert(unseal(parse_json(read_text(path)))[0], Kept)
+        return msgspec.convert(read_sealed(path)[0], Kept)
     except (ValueError, OSError) as error:
         raise UserError(f"'{path}' cannot be used ({error}): delete it and certify again.") from None

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from unlazy._files import atomic_write, create
+from unlazy._files import create, replace
 
 LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
 _BEAT = 5.0  # seconds between two touches
@@ -123,8 +123,7 @@ def _take_over(path: Path, note: bytes) -> bool:
             return False
         same = path.read_bytes() == old
         if same:
-            with atomic_write(path) as temporary:
-                temporary.write_bytes(note)
+            replace(path, note)
         right.unlink()
         return same
     except OSError:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from unlazy._files import atomic_write
+from unlazy._files import replace
 from unlazy._plain import parse_json, read_text
 from unlazy.lab.claims import ended, this_process
 from unlazy.lab.recipe import Recipe
@@ -99,8 +99,8 @@ class Live:
             observed={name: [one.get(name) for one in self.observed] for name in names},
             process=self.process,
         )
-        with contextlib.suppress(OSError), atomic_write(self.path) as temporary:
-            temporary.write_bytes(msgspec.json.encode(note))
+        with contextlib.suppress(OSError):
+            replace(self.path, msgspec.json.encode(note))
 
     def end(self) -> None:
         """Remove the note."""

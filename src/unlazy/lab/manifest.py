@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, writing
-from unlazy._plain import DamagedError, parse_json, read_text, seal, unseal
+from unlazy._files import write_sealed, writing
+from unlazy._plain import DamagedError, read_sealed
 
 SUFFIX = ".sweep.json"
 
@@ -72,9 +71,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         path
             The file, whose name ends in ``.sweep.json``.
         """
-        whole = json.dumps(seal(msgspec.to_builtins(self)), indent=1, ensure_ascii=False)
-        with writing("The list of runs", path, "choose another --out"), atomic_write(path) as temporary:
-            temporary.write_text(whole, encoding="utf-8")
+        with writing("The list of runs", path, "choose another --out"):
+            write_sealed(path, msgspec.to_builtins(self))
         return path
 
     @classmethod
@@ -88,7 +86,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """
         again = "delete it and call `unlazy sweep` again."
         try:
-            plain, sealed = unseal(parse_json(read_text(Path(path))))
+            plain, sealed = read_sealed(Path(path))
             if not sealed:
                 raise DamagedError("it has no checksum")
             return msgspec.convert(plain, cls)

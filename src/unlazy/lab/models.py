@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ import jax
 import numpy as np
 
 from unlazy._errors import UserError, short
-from unlazy._files import atomic_write
+from unlazy._files import write_sealed
 from unlazy._inputs import as_key
-from unlazy._plain import parse_json, read_text, seal, unseal
+from unlazy._plain import read_sealed
 from unlazy._terminal import Progress, bar
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
@@ -162,8 +161,7 @@ def over_widths(
                 return Measured(rows, name, first, said)
             rows.append(row)
             if path is not None:
-                with atomic_write(path) as part:
-                    part.write_text(json.dumps(seal(dict(zip(marks, rows, strict=True)))), encoding="utf-8")
+                write_sealed(path, dict(zip(marks, rows, strict=True)))
             report((place + 1) / len(widths), width)
     if path is not None:
         path.unlink(missing_ok=True)
@@ -184,7 +182,7 @@ def _interrupted(widths: Sequence[int], place: int, path: Path | None) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Return the saved measurements; a file that is missing or damaged holds none."""
     try:
-        return unseal(parse_json(read_text(path)))[0]
+        return read_sealed(path)[0]
     except (OSError, ValueError):
         return {}
 

@@ -1,6 +1,9 @@
 """Reports of panels and of your own runs: records, figures, one self-contained HTML file, and a page to watch runs."""
 
+# ruff: noqa: I001  (several names are imported in one line)
 from typing import TYPE_CHECKING
+
+from unlazy._listing import offered_lazily
 
 # Names are imported when they are first used: `unlazy cite` must not wait for JAX.
 _NAMES = {
@@ -10,35 +13,13 @@ _NAMES = {
     "html": "write_report",
     "record": "Record is_stored recipes records reproduce run_panel stem",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    from unlazy.report.citations import cite
-    from unlazy.report.contents import Contents, gather
-    from unlazy.report.figures import draw, export
-    from unlazy.report.html import write_report
-    from unlazy.report.record import Record, is_stored, recipes, records, reproduce, run_panel, stem
-
-__all__ = [
-    "Contents",
-    "Record",
-    "cite",
-    "draw",
-    "export",
-    "gather",
-    "is_stored",
-    "recipes",
-    "records",
-    "reproduce",
-    "run_panel",
-    "stem",
-    "write_report",
-]
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    if name in _HOMES:
-        return getattr(import_module(f"unlazy.report.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'unlazy.report' has no attribute '{name}'")
+    from unlazy.report.citations import cite as cite
+    from unlazy.report.contents import Contents as Contents, gather as gather
+    from unlazy.report.figures import draw as draw, export as export
+    from unlazy.report.html import write_report as write_report
+    from unlazy.report.record import Record as Record, is_stored as is_stored, recipes as recipes, records as records
+    from unlazy.report.record import reproduce as reproduce, run_panel as run_panel, stem as stem
+else:
+    __all__, __getattr__ = offered_lazily("unlazy.report", _NAMES)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tomli_w
 import xarray as xr
 
-from unlazy._errors import UserError, skip
+from unlazy._errors import UserError, usable
 from unlazy._files import recipe_table
 from unlazy.lab import Manifest, kept, read_run
 from unlazy.lab import gather as gather_sweep
 from unlazy.lab.manifest import SUFFIX
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
 from unlazy.report.record import Record, digest, read_record, records, seed_spans
-
-V = TypeVar("V")
 
 
 @dataclass
@@ -52,15 +50,12 @@ class Contents:
     def of_panel(self, record: Record) -> dict[str, xr.Dataset]:
         """Read the stored runs of a panel's record, as far as they are available, by label."""
         paths = {label: self.files[name] for label, name in record.digests.items() if name in self.files}
-        runs = _usable(paths.values(), read_run)
+        runs = usable(paths.values(), read_run)
         return {label: runs[path] for label, path in paths.items() if path in runs}
 
     def add_sweep(self, path: Path) -> None:
         """Add the sweep of a list of runs (.sweep.json); it is left out, with a warning, if it cannot be read."""
-        try:
-            self.sweeps.append((Manifest.read(path), gather_sweep(path)))
-        except UserError as error:
-            skip(error)
+        self.sweeps += usable([path], lambda one: (Manifest.read(one), gather_sweep(one))).values()
 
 
 def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> Contents:
@@ -84,13 +79,13 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
             for one in kept(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
-            contents.diagnoses += _usable(sorted((path / "diagnoses").glob("*.json")), read_diagnosis).values()
+            contents.diagnoses += usable(sorted((path / "diagnoses").glob("*.json")), read_diagnosis).values()
         elif path.name.endswith(SUFFIX):
             contents.add_sweep(path)
         elif path.suffix == ".json" and path.is_file() and is_diagnosis(path):
-            contents.diagnoses += _usable([path], read_diagnosis).values()
+            contents.diagnoses += usable([path], read_diagnosis).values()
         elif path.suffix == ".json" and path.is_file():
-            contents.records += _usable([path], read_record).values()
+            contents.records += usable([path], read_record).values()
         elif path.suffix == ".nc" and path.is_file():
             alone.append(path)
         else:
@@ -104,23 +99,12 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     of_panels = {name for record in contents.records for name in record.digests.values()}
     of_sweeps = {point.file for manifest, _ in contents.sweeps for point in manifest.points}
     own = [path for path in dict.fromkeys(alone) if path.stem.rpartition("-")[2] not in of_panels]
-    contents.runs = _usable((path for path in own if path.name not in of_sweeps), read_run)
+    contents.runs = usable((path for path in own if path.name not in of_sweeps), read_run)
     if not (contents.records or contents.runs or contents.diagnoses or contents.sweeps):
         where = ", ".join(f"'{path}'" for path in paths)
         raise UserError(f"There is nothing to report in {where}: first call `unlazy demo` or `unlazy run FILE.toml`.")
     contents.records.sort(key=lambda record: (record.paper, _number(record.panel), record.panel, record.scale))
     return contents
-
-
-def _usable(paths: Iterable[Path], read: Callable[[Path], V]) -> dict[Path, V]:
-    """Read files, and leave out, with a warning, those that cannot be used."""
-    found: dict[Path, V] = {}
-    for path in paths:
-        try:
-            found[path] = read(path)
-        except UserError as error:
-            skip(error)
-    return found
 
 
 def duration(seconds: float) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
-from unlazy._plain import DamagedError, parse_json, read_text, unseal
+from unlazy._plain import DamagedError, parse_json, read_sealed, read_text
 
 _KINDS = {
     "diagnosis": "Regime",
@@ -54,7 +54,7 @@ def read_diagnosis(path: Path) -> Diagnosed:
     if not is_diagnosis(path):
         raise UserError(f"'{path}' is not a diagnosis: delete the file, or make it again.")
     try:
-        return _shown(path, *unseal(parse_json(read_text(path))))
+        return _shown(path, *read_sealed(path))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"'{path}' cannot be used ({error}): delete the file, or make it again.") from None
 

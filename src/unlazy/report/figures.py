@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, writing
+from unlazy._files import replace, writing
 from unlazy.figures import Style, fit, plain, styled
 from unlazy.papers import Panel, Results
 
@@ -96,8 +96,7 @@ def export(figure: Figure, title: str, base: Path, formats: Sequence[Format], st
         base.parent.mkdir(parents=True, exist_ok=True)
         for form in dict.fromkeys(formats):
             path = base.with_name(f"{base.name}.{form}")
-            with atomic_write(path) as temporary:
-                temporary.write_bytes(encode(figure, form, title, style))
+            replace(path, encode(figure, form, title, style))
             written.append(path)
     return written
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from unlazy._errors import UserError
-from unlazy._files import atomic_write, writable, writing
+from unlazy._files import replace, writable, writing
 from unlazy.papers.outcomes import tally
 from unlazy.report.citations import source
 from unlazy.report.contents import Contents, duration, seeds, toml
@@ -63,8 +63,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
         raise UserError(f"The report would take {size}: give fewer results, such as single records RUNS/panels/*.json.")
     with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            temporary.write_bytes(text)
+        replace(path, text)
     return path
 
 

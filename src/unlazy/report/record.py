@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from unlazy._errors import Notice, UserError, skip
-from unlazy._files import atomic_write, recipe_table, writing
-from unlazy._plain import DamagedError, parse_json, read_text, seal, unseal
+from unlazy._errors import Notice, UserError, usable
+from unlazy._files import recipe_table, replace, write_sealed, writing
+from unlazy._plain import DamagedError, read_sealed, read_text
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.papers import Claim, Panel, Reference, Results, Scale, check_claims
 from unlazy.papers.outcomes import certain
@@ -222,10 +222,8 @@ def _write(record: Record, folder: Path) -> None:
         base.parent.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256(record.figure.encode()).hexdigest()
         content = msgspec.to_builtins(msgspec.structs.replace(record, figure="", figure_sha256=digest))
-        text = msgspec.json.format(msgspec.json.encode(seal(content)))
-        for suffix, content in ((".svg", record.figure.encode()), (".json", text)):
-            with atomic_write(base.with_name(base.name + suffix)) as temporary:
-                temporary.write_bytes(content)
+        replace(base.with_name(f"{base.name}.svg"), record.figure.encode())
+        write_sealed(base.with_name(f"{base.name}.json"), content)
 
 
 def records(folder: Path) -> list[Record]:
@@ -236,19 +234,13 @@ def records(folder: Path) -> list[Record]:
     folder
         The folder; the records are in its subfolder ``panels``.
     """
-    found = []
-    for path in sorted((folder / "panels").glob("*.json")):
-        try:
-            found.append(read_record(path))
-        except UserError as error:
-            skip(error)
-    return found
+    return list(usable(sorted((folder / "panels").glob("*.json")), read_record).values())
 
 
 def read_record(path: Path) -> Record:
     """Read one record, with the figure beside it, and verify their checksums, which older records do not have."""
     try:
-        content, sealed = unseal(parse_json(read_text(path)))
+        content, sealed = read_sealed(path)
         record = msgspec.convert(_updated(content), Record)
         figure = read_text(path.with_name(path.stem + ".svg"))
         if sealed and hashlib.sha256(figure.encode()).hexdigest() != record.figure_sha256:

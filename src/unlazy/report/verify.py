@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
-from unlazy._plain import parse_json, read_text, unseal
+from unlazy._plain import parse_json, read_sealed, read_text
 from unlazy._terminal import print_json, print_table
 from unlazy.flows import read_checkpoint
 from unlazy.lab import read_run, tracks
@@ -68,7 +68,7 @@ def _readable(read: Callable[[Path], object], sealed: bool = False) -> Check:
 
     def check(path: Path) -> tuple[str, str]:
         read(path)
-        if sealed and not unseal(parse_json(read_text(path)))[1]:
+        if sealed and not read_sealed(path)[1]:
             return NOT_SEALED, "written by an older version, without a checksum"
         return OK, ""
 
