@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,7 +66,7 @@ def measure() -> list[dict[str, Any]]:
     data, rows = images(), []
     for side in (3, 5):
         network = ConvNet((CHANNELS,), side, image=(3, 32, 32), scale=1e-2, key=jax.random.key(1))
-        network = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), network)
+        network = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_array(leaf) else leaf, network)
         baseline, theirs = best_of(REPEATS, lambda network=network: torch_loop(network, data))
         begun, _ = best_of(REPEATS, lambda network=network: Descent(rate=RATE)(network, data, [0.0]))
         ours, run = best_of(REPEATS, lambda network=network: Descent(rate=RATE)(network, data, [STEPS * RATE]))

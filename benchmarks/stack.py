@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,7 +82,7 @@ def measure() -> list[dict[str, Any]]:
     network = MeanFieldStack(
         (WIDTH,) * LAYERS, 1, ranks=RANK, activation=Relu(), parameterisation="standard", key=jax.random.key(0)
     )
-    network = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), network)
+    network = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_array(leaf) else leaf, network)
     flow = Descent(rate=RATE, optimiser=Adam(), batch=BATCH)
     epoch = (SAMPLES // BATCH) * RATE
     orders = [np.array(jax.random.permutation(jax.random.fold_in(KEY, count), SAMPLES)) for count in range(EPOCHS)]

@@ -37,7 +37,8 @@ from unlazy.networks import ConvNet
 from unlazy.probes import Kernel, TrainLoss
 
 key, quiet = jax.random.key, lambda share, t: None
-low = lambda tree: jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if leaf.dtype == jnp.float64 else leaf, tree)
+single = lambda leaf: leaf.astype(jnp.float32) if getattr(leaf, "dtype", None) == jnp.float64 else leaf
+low = lambda tree: jax.tree.map(single, tree)
 
 
 def flow(sigma, width, end):

@@ -1,6 +1,6 @@
 """Optimisers of `Descent`, which make transformations of Optax.
 
-They are plain values: two equal ones are the same to the compiler and in the digest of a recipe.
+Their numbers are arrays, so that other numbers need no new compilation.
 """
 
 import abc

@@ -156,6 +156,7 @@ class NeuronSum(Network):
 
     @property
     def activation(self) -> Activation:
+        """Activation σ."""
         return self.origin.activation
 
     @property
@@ -210,6 +211,7 @@ class NeuronSum(Network):
         return {"hidden": self.gram.distance(start.gram, bias)}
 
     def preactivations(self, x: Batch) -> Float[Array, "q m"]:
+        """Return h_j(x)."""
         if not isinstance(x, Places):
             return self.restore().preactivations(x)
         h, _ = sweep(lambda some, at: (some.h(at), None), self._neurons(), self.gram.at(x), self.gram.layout)

@@ -216,6 +216,7 @@ class TwoLayer(Network):
         return Weights(w, self.b, self.factor(), rate, 0.0 if self.b is None else each)
 
     def preactivations(self, x: Batch) -> Float[Array, "n m"]:
+        """Return h_j(x)."""
         return self.features(x)[1]
 
     def rates(self) -> PyTree:

@@ -145,6 +145,7 @@ class TwoLayerLimit(Network):
 
     @property
     def activation(self) -> Activation:
+        """Activation σ."""
         return self.kernel.nodes.activation
 
     @property

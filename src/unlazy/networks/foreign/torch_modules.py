@@ -138,6 +138,7 @@ class TorchNetwork(Network):
 
     @property
     def name(self) -> str:
+        """The name of the model's class or function."""
         return type(self.module).__name__
 
     @property

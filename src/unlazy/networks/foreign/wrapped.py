@@ -89,6 +89,7 @@ class Wrapped(Network):
 
     @property
     def name(self) -> str:
+        """The name of the model's class or function."""
         return self.form.name
 
     @property

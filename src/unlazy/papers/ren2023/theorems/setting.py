@@ -236,7 +236,12 @@ def followed(setting: Setting) -> Iterator[Hypothesis]:
 
 def is_true(what: str, met: Callable[[Setting], bool]) -> Callable[[Setting], Iterator[Hypothesis]]:
     """Make a condition of its name and a function that returns whether a setting meets it."""
-    return lambda setting: iter([Hypothesis(what, met(setting))])
+
+    def condition(setting: Setting) -> Iterator[Hypothesis]:
+        yield Hypothesis(what, met(setting))
+
+    condition.__doc__ = f"Require: {what}."
+    return condition
 
 
 def observed_after_start(setting: Setting) -> Iterator[Hypothesis]:

@@ -49,7 +49,7 @@ class LinearFlow(_OfKernels):
 
     key: ClassVar[str] = "zhou2023/proposition-1"
     source: ClassVar[str] = f"{AUTHORS}, Proposition 2 and the proof of Theorem 3, with our constant"
-    statement: ClassVar[str] = "Up to T_eff, small weights follow the linear flow of Proposition 1 to 5 %."
+    statement: ClassVar[str] = "Small weights follow the linear flow of Proposition 1 to 5 % up to T_eff of that flow."
     counterexample: ClassVar[Example] = Example(small_images, scale=0.3)  # γ < 1
     within: float = eqx.field(static=True, default=0.05)
 
