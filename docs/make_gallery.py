@@ -29,8 +29,8 @@ FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
 Panels at the sizes of the papers, made by the command under each: what it shows, which claims were checked, and how
-long it took on one or two cores. The record (JSON) beside each figure holds its recipes, versions and machine. This
-page is generated from the records by `docs/make_gallery.py`. [Fidelity](fidelity.md) has the authors' numbers beside
+long its runs took on one or two cores, some of them beside other work. The record (JSON) beside each figure holds its
+recipes, versions and machine. This page is generated from the records by `docs/make_gallery.py`. [Fidelity](fidelity.md) has the authors' numbers beside
 ours, and the paper's words beside each claim.
 
 A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
@@ -186,9 +186,9 @@ def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collecti
     have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
     outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
     return (
-        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} "
+        f"{_plural(len(run), 'panel')} {have} a record at paper scale with the present settings, and {missing} {wait} "
         f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
-        f"{old_rules} of these {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
+        f"{old_rules} of these {len(every_claim)} {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
 

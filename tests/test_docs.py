@@ -150,7 +150,7 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
     ]
     every = [SimpleNamespace(key="made2099/fig4")]
     page = MAKE_GALLERY.fidelity(made, every)
-    assert "3 panels have a record at paper scale with its present settings, and 1 waits to be run" in page
+    assert "3 panels have a record at paper scale with the present settings, and 1 waits to be run" in page
     assert "Numbers of the authors: 1 differs." in page
     assert "| made2099/fig1 | paper | 5 | `0123456789ab` | no number | 1 of 1 claims hold |" in page
     assert (
@@ -174,7 +174,7 @@ def test_a_record_of_other_runs_than_the_panel_has_now_is_not_counted():
         other = record(panel=panel.key, recipes={label: one.replace(old, new) for label, one in now.items()})
         assert MAKE_GALLERY.is_earlier(other, [panel])
     page = MAKE_GALLERY.fidelity([other], [panel])
-    assert "0 panels have a record at paper scale with its present settings, and 1 waits" in page
+    assert "0 panels have a record at paper scale with the present settings, and 1 waits" in page
     assert "(1 of them with a record made with earlier settings). 0 of 0 claims hold" in page
     assert "| chen2022/fig1 | paper | 5 | `0123456789ab` |  | made with earlier settings |" in page
     assert "**This record was made with earlier settings.**" in MAKE_GALLERY.page([other], [panel])
