@@ -8,6 +8,7 @@ line through the others are left out: a twentieth of the width of a line, and of
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import json
 import math
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from unlazy._errors import UserError
+from unlazy._plain import parse_json, seal, unseal
 from unlazy.lab import parse
 from unlazy.lab.identity import identify
 from unlazy.papers import Claim, Panel, Reference, panels
@@ -29,9 +31,9 @@ FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
 Panels at the sizes of the papers, made by the command under each: what it shows, which claims were checked, and how
-long it took on one or two cores. The record (JSON) beside each figure holds its recipes, versions and machine. This
-page is generated from the records by `docs/make_gallery.py`. [Fidelity](fidelity.md) has the authors' numbers beside
-ours, and the paper's words beside each claim.
+long its runs took on one or two cores, some of them beside other work. The record (JSON) beside each figure holds its
+recipes, versions and machine. This page is generated from the records by `docs/make_gallery.py`.
+[Fidelity](fidelity.md) has the authors' numbers beside ours, and the paper's words beside each claim.
 
 A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
 too few of them). Records that say "judged under earlier rules" are older than these four outcomes: a claim held or did
@@ -186,9 +188,10 @@ def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collecti
     have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
     outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
     return (
-        f"{_plural(len(run), 'panel')} {have} a record at paper scale with its present settings, and {missing} {wait} "
+        f"{_plural(len(run), 'panel')} {have} a record at paper scale with the present settings, and {missing} {wait} "
         f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
-        f"{old_rules} of these {were} judged under earlier rules. Numbers of the authors: {numbers or 'none yet'}.\n"
+        f"{old_rules} of these {len(every_claim)} {were} judged under earlier rules. "
+        f"Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
 
@@ -259,6 +262,27 @@ def own_panels() -> list[Panel]:
 TOLERANCE = 0.05  # pt
 
 
+def make_small(figure: Path) -> None:
+    """Write a figure in fewer bytes, and its new checksum into the record beside it, if the old one was right.
+
+    Parameters
+    ----------
+    figure
+        The SVG file.
+    """
+    svg = figure.read_text(encoding="utf-8")
+    small, path = compact(svg), figure.with_suffix(".json")
+    content, sealed = unseal(parse_json(path.read_text(encoding="utf-8")))
+    if sealed and content["figure_sha256"] == _digest(svg):
+        content["figure_sha256"] = _digest(small)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(seal(content))))
+    figure.write_text(small, encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def compact(svg: str) -> str:
     """Give the same drawing in fewer bytes; what is compact already stays as it is."""
     svg = re.sub(r"<!--.*?-->\n?", "", svg, flags=re.DOTALL)
@@ -320,7 +344,7 @@ def _distance(point: tuple[float, float], start: tuple[float, float], end: tuple
 
 if __name__ == "__main__":
     for figure in FOLDER.glob("*.svg"):
-        figure.write_text(compact(figure.read_text(encoding="utf-8")), encoding="utf-8")
+        make_small(figure)
     found, every = kept(), own_panels()
     (FOLDER.parent / "gallery.md").write_text(page(found, every), encoding="utf-8")
     (FOLDER.parent / "fidelity.md").write_text(fidelity(found, every), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Every code block that a reader may type runs, and every recipe shown can be brought to life."""
 
+import hashlib
 import importlib.util
 import json
 import re
@@ -7,14 +8,17 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 
 import unlazy.papers
+from unlazy._errors import UserError
+from unlazy._plain import seal
 from unlazy._registry import modules
 from unlazy.papers import Claim, choose, compare
 from unlazy.papers.outcomes import certain, increases
-from unlazy.report.record import EARLIER_RULES, Record
+from unlazy.report.record import EARLIER_RULES, Record, read_record
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -150,7 +154,7 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
     ]
     every = [SimpleNamespace(key="made2099/fig4")]
     page = MAKE_GALLERY.fidelity(made, every)
-    assert "3 panels have a record at paper scale with its present settings, and 1 waits to be run" in page
+    assert "3 panels have a record at paper scale with the present settings, and 1 waits to be run" in page
     assert "Numbers of the authors: 1 differs." in page
     assert "| made2099/fig1 | paper | 5 | `0123456789ab` | no number | 1 of 1 claims hold |" in page
     assert (
@@ -174,7 +178,7 @@ def test_a_record_of_other_runs_than_the_panel_has_now_is_not_counted():
         other = record(panel=panel.key, recipes={label: one.replace(old, new) for label, one in now.items()})
         assert MAKE_GALLERY.is_earlier(other, [panel])
     page = MAKE_GALLERY.fidelity([other], [panel])
-    assert "0 panels have a record at paper scale with its present settings, and 1 waits" in page
+    assert "0 panels have a record at paper scale with the present settings, and 1 waits" in page
     assert "(1 of them with a record made with earlier settings). 0 of 0 claims hold" in page
     assert "| chen2022/fig1 | paper | 5 | `0123456789ab` |  | made with earlier settings |" in page
     assert "**This record was made with earlier settings.**" in MAKE_GALLERY.page([other], [panel])
@@ -185,6 +189,24 @@ def test_figures_of_the_gallery_are_small(figure):
     svg = figure.read_text(encoding="utf-8")
     assert len(svg) < 200_000
     assert MAKE_GALLERY.compact(svg) == svg, "run python docs/make_gallery.py"
+
+
+def test_records_stay_valid_when_their_figures_are_made_small(tmp_path):
+    svg = '<svg>\n <!-- made up -->\n <path d="M 0.001 1.000000 \nL 2.000000 1.000000 \n"/>\n</svg>'
+    content = msgspec.to_builtins(record(figure_sha256=hashlib.sha256(svg.encode()).hexdigest()))
+    (tmp_path / "a.json").write_bytes(msgspec.json.encode(seal(content)))
+    figure = tmp_path / "a.svg"
+    figure.write_text(svg, encoding="utf-8")
+    for _ in range(2):
+        MAKE_GALLERY.make_small(figure)
+        assert (
+            read_record(tmp_path / "a.json").figure == figure.read_text(encoding="utf-8") == MAKE_GALLERY.compact(svg)
+        )
+    assert len(figure.read_text(encoding="utf-8")) < len(svg)
+    figure.write_text(svg.replace("2.000000", "3.000000"), encoding="utf-8")
+    MAKE_GALLERY.make_small(figure)  # of another figure than the record's
+    with pytest.raises(UserError, match="changed or damaged"):
+        read_record(tmp_path / "a.json")
 
 
 def test_small_figures_draw_the_same():
