@@ -31,7 +31,7 @@ test-lowest: .venv/.dev  ## the fast tests of the core with the lowest versions 
 test-all: .venv/.dev  ## all tests but the chaos suite
 	$(BIN)/python -m pytest -n auto --dist worksteal --durations=15 -m "not chaos"
 
-chaos: .venv/.dev  ## random kills, damaged files, mutated recipes, many processes: about half an hour on two idle cores
+chaos: .venv/.dev  ## random kills, damaged files, mutated recipes, many processes: about an hour of CPU time
 	$(BIN)/python tests/chaos --long
 
 chaos-short: .venv/.dev  ## the same with few trials, under three minutes
