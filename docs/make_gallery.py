@@ -36,10 +36,11 @@ recipes, versions and machine. This page is generated from the records by `docs/
 [Fidelity](fidelity.md) has the authors' numbers beside ours, and the paper's words beside each claim.
 
 A claim holds, does not hold, is vacuous (nothing could have failed) or undecided (within the spread of the seeds, or
-too few of them). Records that say "judged under earlier rules" are older than these four outcomes: a claim held or did
-not hold, by a threshold on means or medians over seeds. Where runs are still stored, `unlazy reproduce PANEL --scale
-paper --stored` judges them by the present rules without training again; those of these records were not kept. A record
-"made with earlier settings" shows other runs than the panel has now, and waits to be run again.
+too few of them). Claims that "held by earlier rules", or did not, are from records older than these four outcomes: they
+were judged by a threshold on means or medians over seeds, and some of them could not have failed. Where runs are still
+stored, `unlazy reproduce PANEL --scale paper --stored` judges them by the present rules without training again; those
+of these records were not kept. A record "made with earlier settings" shows other runs than the panel has now, and waits
+to be run again.
 """
 EARLIER_SETTINGS = "made with earlier settings"
 # Times of these panels follow from their data, without which their recipes cannot be stated.
@@ -127,10 +128,13 @@ def _command(record: Record) -> str:
 
 def _outcome(claim: Claim) -> str:
     """Give the outcome of a claim and what it rests on."""
-    notes = claim.basis
-    if claim.judgement.test == EARLIER_RULES:
-        notes = notes.replace(EARLIER_RULES, EARLIER_RULES.partition(":")[0])
-    return f"**{claim.outcome.value}**" + (f" ({_cell(notes)})" if notes else "")
+    if _by_earlier_rules(claim):
+        return f"{'held' if claim.holds else 'did not hold'} by earlier rules"
+    return f"**{claim.outcome.value}**" + (f" ({_cell(claim.basis)})" if claim.basis else "")
+
+
+def _by_earlier_rules(claim: Claim) -> bool:
+    return claim.judgement.test == EARLIER_RULES
 
 
 def _cell(text: str) -> str:
@@ -182,16 +186,16 @@ def _counts(records: Sequence[Record], every: Sequence[Panel], earlier: Collecti
     now = [record for record in records if stem(record.panel, record.scale) not in earlier]
     run = {record.panel for record in now if record.scale == "paper"}
     every_claim = [claim for record in now for claim in record.claims]
-    old_rules = sum(claim.judgement.test == EARLIER_RULES for claim in every_claim)
+    judged = [claim.outcome for claim in every_claim if not _by_earlier_rules(claim)]
+    others = len(every_claim) - len(judged)
     numbers = _numbers([one for record in now for one in record.references or ()])
     missing = sum(panel.key not in run for panel in every)
     have, wait = _verb(len(run), "has", "have"), _verb(missing, "waits", "wait")
-    outcomes, were = tally(claim.outcome for claim in every_claim), _verb(old_rules, "was", "were")
+    left_out = f"{_plural(others, 'claim')} judged by earlier rules {_verb(others, 'is', 'are')} not counted. "
     return (
         f"{_plural(len(run), 'panel')} {have} a record at paper scale with the present settings, and {missing} {wait} "
-        f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {outcomes}; "
-        f"{old_rules} of these {len(every_claim)} {were} judged under earlier rules. "
-        f"Numbers of the authors: {numbers or 'none yet'}.\n"
+        f"to be run at that scale ({len(earlier)} of them with a record made with earlier settings). {tally(judged)}. "
+        f"{left_out if others else ''}Numbers of the authors: {numbers or 'none yet'}.\n"
     )
 
 
@@ -218,8 +222,8 @@ def _row(name: str, record: Record | None, earlier: Collection[str]) -> str:
     claims = tally(claim.outcome for claim in record.claims)
     if stem(record.panel, record.scale) in earlier:
         numbers, claims = "", EARLIER_SETTINGS
-    elif all(claim.judgement.test == EARLIER_RULES for claim in record.claims):
-        claims += ", under earlier rules"
+    elif all(map(_by_earlier_rules, record.claims)):
+        claims = f"{sum(claim.holds for claim in record.claims)} of {len(record.claims)} claims held by earlier rules"
     return f"| {name} | {record.scale} | {seeds} | {_commit(record)} | {numbers} | {claims} |"
 
 
@@ -230,7 +234,7 @@ def _commit(record: Record) -> str:
 
 def _compared(record: Record, earlier: Collection[str]) -> str:
     rows = [
-        f"| {_cell(one.name)} | {one.ours_in_words} | {one.authors_in_words} ({_cell(one.source)}) | "
+        f"| {_cell(one.name)} | {one.ours_in_words} | {_theirs(one)} | "
         f"{one.distance} | **{one.agreement}** ({_cell(one.judgement.test)}) |"
         for one in record.references or ()
     ]
@@ -250,6 +254,11 @@ def _compared(record: Record, earlier: Collection[str]) -> str:
             "",
         ]
     )
+
+
+def _theirs(number: Reference) -> str:
+    """Give the authors' number and, if it is known, where it is from."""
+    return number.authors_in_words + ("" if number.authors is None else f" ({_cell(number.source)})")
 
 
 def own_panels() -> list[Panel]:
