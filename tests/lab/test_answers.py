@@ -175,6 +175,11 @@ def test_a_diagnosis_is_written_drawn_and_shown(tmp_path):
     assert "h: LAZY" in repr(found)
     assert len(found.plot().axes) == 5
     assert "UNDECIDED" in found.plot().get_suptitle()
+    found.save(tmp_path / "two.json")
+    for suffix in (".json", ".svg"):  # the same measurements give the same files
+        assert (tmp_path / "two").with_suffix(suffix).read_bytes() == (tmp_path / "one").with_suffix(
+            suffix
+        ).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,7 @@ FAULTS = {"a": "forward multiplier", "b": "initialisation", "c": "learning rate"
 def test_a_wrong_multiplier_is_found(what, layer):
     found = coordinate_check(mlp(changed(what, layer, 0.5)), DATA, (32, 128), flow=unlazy.Descent(rate=0.02), steps=1)
     assert found.faults == {f"[{layer}]": FAULTS[what]}, found
+    assert found.reason == f"Not as predicted: the {FAULTS[what]} of [{layer}]."
 
 
 def test_mup_passes_the_coordinate_check():

@@ -480,6 +480,10 @@ MISTAKES = {
     ),
     "a network": (lambda: unlazy.wrap(TwoLayer(2, 2, key=0)), "A TwoLayer is a network already"),
     "NaN": (lambda: unlazy.wrap(foreign.mlp, {"w": np.array([np.nan])}), "'w' of mlp has entries that are NaN"),
+    "NaN in an array alone": (
+        lambda: unlazy.wrap(foreign.mlp, np.array([np.nan])),
+        "The parameter of mlp has entries that are NaN",
+    ),
     "complex": (lambda: unlazy.wrap(foreign.mlp, {"w": np.array([1j])}), "'w' of mlp is complex"),
     "state": (lambda: unlazy.wrap(foreign.equinox(), state="thaw"), "state = 'thaw' is not one of 'refuse', 'freeze'"),
     "module and more": (

@@ -81,9 +81,11 @@ def diagnose(
         raise UserError(f"--until {until:g} is for the regime alone: leave it out of --check {check}.")
     writable(out / "diagnoses", "The diagnosis", "--out")
     from unlazy import lab
+    from unlazy._compilation import use_cache
     from unlazy._registry import load
     from unlazy.flows import Descent
 
+    use_cache()
     section: dict[str, Any] = {"kind": data} | ({} if samples is None else {"n": samples})
     function, drawn = load(make), lab.build(section, "data", "--data", key=0)
     name = make.replace(":", ".") + ("" if check == "regime" else f"-{check}")

@@ -61,7 +61,8 @@ def draw_widths(
     predicted
         Exponents that a theory predicts, arranged in the same way; each is drawn as a dotted line.
     """
-    figure, axes = canvas(len(plots), width=4.6 * len(plots), height=4.2)
+    names = max((len(quantities) for quantities in plots.values()), default=0)
+    figure, axes = canvas(len(plots), width=4.6 * len(plots), height=3.6 + 0.2 * names)
     for one, (name, quantities) in zip(axes, plots.items(), strict=True):
         one.set_title(literal(name), fontsize="medium")
         one.set_xlabel("width m")
@@ -80,7 +81,7 @@ def draw_widths(
             low, high = one.get_ylim()
             spare = max(1.0, np.sqrt(_LEAST_RANGE * low / high))
             one.set_ylim(low / spare, high * spare)
-        one.legend(fontsize="small")
+        one.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))  # hides no dots
     figure.suptitle(literal(title, 160))
     return fit(figure)
 

@@ -32,6 +32,8 @@ SMALL, LARGE = 0.1, 0.5  # of a relative change between two checkpoints
 NEGLIGIBLE = 0.01  # of a relative change at all widths
 TRIVIAL = 0.01  # of the initial error: a function that has changed by less was hardly trained
 
+_PAIRS = "Fraction of pairs of neurons along one line"
+
 
 class Answer(enum.Enum):
     """What a model does as it trains."""
@@ -94,11 +96,14 @@ class Saved(abc.ABC):
         path
             The file, whose folder is made where it is missing; its name should end in ``.json``.
         """
+        from unlazy.figures import styled
+
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         head, rows = self.table()
         drawn = io.StringIO()
-        self.plot().savefig(drawn, format="svg", metadata={"Date": None})
+        with styled("screen"):  # the same measurements give the same file
+            self.plot().savefig(drawn, format="svg", metadata={"Date": None})
         figure = drawn.getvalue()[drawn.getvalue().index("<svg") :].encode()  # without its head: for pages to include
         replace(path.with_suffix(".svg"), figure)
         digest = hashlib.sha256(figure).hexdigest()
@@ -140,12 +145,16 @@ class Diagnosis(Saved):
         for quantity, title in (
             ("feature change", "Relative change of each layer"),
             ("initial size", "Size of each layer at the start"),
-            ("pairs", "Pairs of neurons along one line"),
+            ("pairs", _PAIRS),
         ):
             each = {name: part.measured[quantity] for name, part in self.layers.items() if quantity in part.measured}
             plots[title] = each
         shown = {title: some for title, some in plots.items() if some}
-        return draw_widths(f"{self.settings.get('model', 'Model')}: {self.answer.label}", shown)
+        figure = draw_widths(f"{self.settings.get('model', 'Model')}: {self.answer.label}", shown)
+        for axes in figure.axes:
+            if axes.get_title() == _PAIRS:  # a few pairs by chance must not look like many
+                axes.set(yscale="linear", ylim=(-0.03, 1.03))
+        return figure
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return a row for the whole and for each layer: name, answer, reason, advice."""

@@ -84,7 +84,7 @@ class CoordinateCheck(Saved):
     def reason(self) -> str:
         """What the verdict rests on, in a sentence."""
         if self.faults:
-            return "Off is " + "; ".join(f"the {fault} of {name}" for name, fault in self.faults.items()) + "."
+            return f"Not as predicted: {'; '.join(f'the {fault} of {name}' for name, fault in self.faults.items())}."
         if self.verdict == "RIGHT":
             return "The exponents of all layers are those predicted."
         open_ones = ", ".join(name for name, one in self.layers.items() if not one.decided)

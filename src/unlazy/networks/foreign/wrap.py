@@ -168,7 +168,8 @@ def _check(parts: Parts, state: str) -> None:
     if not arrays:
         raise UserError(f"{name} has no floating-point parameters, so there is nothing to train or to linearise.")
     for path, leaf in arrays.items():
+        named = f"'{path}' of {name}" if path else f"The parameter of {name}"  # an array alone has no name
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
-            raise UserError(f"'{path}' of {name} is complex: write it as real and imaginary part.")
+            raise UserError(f"{named} is complex: write it as real and imaginary part.")
         if not isinstance(leaf, Tracer) and not np.all(np.isfinite(leaf)):
-            raise UserError(f"'{path}' of {name} has entries that are NaN or infinite: check how it was made.")
+            raise UserError(f"{named} has entries that are NaN or infinite: check how it was made.")
