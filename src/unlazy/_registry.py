@@ -95,8 +95,8 @@ def kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
 
 
-def spoken(kind: str | type) -> str:
-    """Return the name of a kind, or of a base class without a kind, in a sentence."""
+def noun_of(kind: str | type) -> str:
+    """Return the noun for a kind, or for a base class without a kind: ``"node weights"``."""
     return KINDS[kind].noun if isinstance(kind, str) else kebab(kind.__name__).replace("-", " ")
 
 
@@ -310,7 +310,7 @@ def find(kind: str, name: str) -> Any:
     if key not in known:
         module, _, thing = name.rpartition(".")
         own = f" One of your own is written '{module}:{thing}'." if module else ""
-        raise UserError(f"There is no {spoken(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
+        raise UserError(f"There is no {noun_of(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
     return known[key]
 
 
@@ -373,7 +373,10 @@ def finish(kind: str, made: Any, called: str) -> Any:
         return made
     if asked.plain and not asked.leading:
         return load(asked.plain)(made, name=called)
-    raise UserError(f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was wanted.")
+    raise UserError(
+        f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was expected: return an instance "
+        f"of {base.__name__}."
+    )
 
 
 def choose(kind: str, name: str | None = None) -> list[Any]:
@@ -392,5 +395,5 @@ def choose(kind: str, name: str | None = None) -> list[Any]:
     chosen = [key for key in known if name is None or key == name or key.partition("/")[0] == name]
     if not chosen and name is not None:
         papers = {key.partition("/")[0] for key in known}
-        raise UserError(f"There is no {spoken(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
+        raise UserError(f"There is no {noun_of(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
     return [resolve(kind, known[key]) for key in chosen]

@@ -91,7 +91,7 @@ def test_zipf_weights_sum_to_one():
         (lambda: asymmetrical(1.5, Zipf(0.5)), r"\[0, 1\]"),
         (lambda: FirstNodes(0), "At least one node"),
         (lambda: GivenNodes((-1.0,)), ">= 0"),
-        (lambda: RandomLayers(()), "one width"),
+        (lambda: RandomLayers(()), "a width of at least 1 for each layer"),
         (lambda: Infinite(depth=0), "at least one layer"),
     ],
 )

@@ -98,7 +98,7 @@ def printed_notices() -> Iterator[None]:
 def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
     """Yield a lab that shows its progress."""
     from unlazy.lab import Lab
-    from unlazy.report.terminal import telling
+    from unlazy.report.terminal import progress_display
 
-    with telling(screen) as tell:
-        yield Lab(out, tell, fresh, **settings)
+    with progress_display(screen) as display:
+        yield Lab(out, display, fresh, **settings)

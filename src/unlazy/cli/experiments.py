@@ -180,19 +180,19 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Runs = Path("ru
         Print JSON, with every hypothesis and its numbers, instead of a table.
     """
     must_exist(recipe)
-    from unlazy.lab import certify as ask
-    from unlazy.lab import keep
+    from unlazy.lab import certify as check
+    from unlazy.lab import store_certificates
     from unlazy.report import recipes
     from unlazy.report.terminal import print_certificates
     from unlazy.theory import Verdict, choose
 
-    wanted, asked = recipes(recipe), choose(theorem)
+    wanted, chosen = recipes(recipe), choose(theorem)
     begin()
     found = {}
     with in_lab(out, fresh=False) as lab:
         for label, one in wanted.items():
-            found[label] = ask(one, asked, lab)
-            keep(out, one, found[label])
+            found[label] = check(one, chosen, lab)
+            store_certificates(out, one, found[label])
     print_certificates(found, json)
     failed = any(one.finding.verdict is Verdict.FAILS for some in found.values() for one in some)
     return CLAIM_FAILED if failed else OK

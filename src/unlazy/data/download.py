@@ -165,7 +165,7 @@ def _download(source: Published, path: Path, folder: str | None) -> None:
     except ValueError as error:  # Pooch raises it only for a wrong checksum
         seen = str(error).partition(" but got ")[2][:64]
         raise UserError(
-            f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was wanted; it was "
+            f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was expected; it was "
             f"thrown away. Try again, or {elsewhere} {DATA}."
         ) from error
 

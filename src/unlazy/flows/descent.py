@@ -159,9 +159,8 @@ class Descent(GramMethod):
 
     def resume(self, previous: Method) -> Descent:
         """Continue a run; one that may have stopped at a loss only with the same ``stop_loss``."""
-        resumed = super().resume(previous)
-        assert isinstance(previous, Descent)
-        if previous.stop_loss is not None and previous.stop_loss != self.stop_loss:
+        resumed, bound = super().resume(previous), getattr(previous, "stop_loss", None)
+        if bound is not None and bound != self.stop_loss:
             raise UserError("A run with `stop_loss` is extended with the same one: start a new run for another.")
         return resumed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -75,6 +76,8 @@ class Stabilised(OutputControlled):
     coordinates, precision, memory, devices
         As for `Exponential`.
     """
+
+    automatic: ClassVar[bool] = True
 
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""

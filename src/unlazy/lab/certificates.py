@@ -113,7 +113,7 @@ class Summary(TypedDict):
     hypotheses: NotRequired[list[Hypothesis]]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredCertificates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stored certificates of a recipe.
 
     Attributes
@@ -132,7 +132,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     made_by: dict[str, str]
 
 
-def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
+def store_certificates(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     """Store certificates of a recipe. Those of other theorems that are stored already remain.
 
     Parameters
@@ -154,12 +154,12 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
             stored = read_certificates(path).findings if path.exists() else []
             old = [one for one in stored if one["theorem"] not in asked]
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
-            whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
+            whole = StoredCertificates(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
             write_sealed(path, msgspec.to_builtins(whole))
     return path
 
 
-def kept(folder: Path) -> list[Kept]:
+def stored_certificates(folder: Path) -> list[StoredCertificates]:
     """Read all stored certificates; files that cannot be used are left out, with a warning.
 
     Parameters
@@ -170,9 +170,9 @@ def kept(folder: Path) -> list[Kept]:
     return list(usable(sorted((folder / "certificates").glob("*.json")), read_certificates).values())
 
 
-def read_certificates(path: Path) -> Kept:
+def read_certificates(path: Path) -> StoredCertificates:
     """Read stored certificates of one recipe, and verify their checksum, which older files do not have."""
     try:
-        return msgspec.convert(read_sealed(path)[0], Kept)
+        return msgspec.convert(read_sealed(path)[0], StoredCertificates)
     except (ValueError, OSError) as error:
         raise UserError(f"'{path}' cannot be used ({error}): delete it and certify again.") from None

@@ -91,9 +91,12 @@ class Network(Checked):
     number_fields
         The fields whose Python numbers are arrays in compiled code, so that networks which differ in these numbers
         share it.
+    traceable
+        Whether JAX can trace the network, so that flows can train it; a wrapped PyTorch module is only observed.
     """
 
     number_fields: ClassVar[tuple[str, ...]] = ()
+    traceable: ClassVar[bool] = True
 
     @abc.abstractmethod
     def __call__(self, x: Batch) -> Outputs:

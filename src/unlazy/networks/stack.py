@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -171,7 +171,7 @@ class MeanFieldStack(Network):
         top = raw_columns(path[-1])
         one = jnp.eye(top.shape[0], dtype=top.dtype)[:, :, None]
         signals = [jnp.broadcast_to(one, (*one.shape[:2], top.shape[1]))]
-        for block, x in zip(self.blocks[:0:-1], path[-2:0:-1], strict=True):
+        for block, x in zip(cast("tuple[Block, ...]", self.blocks[:0:-1]), path[-2:0:-1], strict=True):
             signals.insert(0, block.back(x, signals[0]))
         return signals
 
@@ -226,7 +226,7 @@ class MeanFieldStack(Network):
             fixed = in_weights(first, data.points())
             network, make = self._with(fixed), lambda x: prepared.Features(x, fixed.features(x))
         if self.clip is None:
-            blocks = tuple(block.turned() if isinstance(block, Block) else block for block in network.blocks)
+            blocks = tuple(block.transposed() if isinstance(block, Block) else block for block in network.blocks)
             network = with_fields(network, blocks=blocks)
         return prepared.prepared_by(network, data, make)
 

@@ -234,7 +234,7 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console) -> Iterator[Display]:
+def progress_display(screen: Console) -> Iterator[Display]:
     """Show progress on a terminal: a line for each of a few runs, or one for all and one for each that is computed."""
     with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
         yield Display(bars)

@@ -120,8 +120,8 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
 
 
 def _running(note: Note, file: str, now: float) -> Job:
-    share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.told)
-    times = (note.clock, note.end, note.told - note.begun, None if note.ended else note.seconds_left, silent)
+    share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.written)
+    times = (note.clock, note.end, note.written - note.begun, None if note.ended else note.seconds_left, silent)
     state = "killed" if note.ended else "running"
     return Job(note.name, file, state, share, *times, _curves(note.times, note.observed))
 

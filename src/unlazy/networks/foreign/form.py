@@ -110,7 +110,7 @@ def like(given: PyTree, present: PyTree, what: str) -> PyTree:
     for (path, before), (_, now) in zip(old[0], new[0], strict=True):
         if np.shape(before) != np.shape(now):
             raise UserError(
-                f"'{leaf_name(path)}' has shape {np.shape(now)}, where {np.shape(before)} was wanted: this is not "
+                f"'{leaf_name(path)}' has shape {np.shape(now)}, where {np.shape(before)} was expected: this is not "
                 f"{what} that was wrapped."
             )
     return jax.tree.map(
