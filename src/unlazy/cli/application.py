@@ -28,10 +28,13 @@ app = cyclopts.App(
     version=lambda: unlazy.__version__,
     help=(
         "Study how neural networks learn features: train networks, reproduce figures of papers, check their claims.\n\n"
-        "Start with 'unlazy demo'; 'unlazy panels' lists what can be reproduced. Results are stored in the folder "
-        "'runs', and nothing is computed twice. Ctrl-C (or SIGTERM) interrupts any command, and the same command "
-        "continues where it stopped; a second one ends it at once. SIGUSR1 prints the progress. Add --debug to any "
-        "command for a full traceback."
+        "A recipe is an experiment in a TOML file: `unlazy list` shows what it can name, and `unlazy run FILE.toml` "
+        "runs it. A panel is a figure of a paper, with claims that are checked: `unlazy panels` lists them, and "
+        "`unlazy demo` runs one of each paper. `unlazy diagnose` examines a model of your own.\n\n"
+        "Results are stored in the folder `runs` and never computed twice. Ctrl-C (or SIGTERM) interrupts a command, "
+        "and the same command continues where it stopped; a second Ctrl-C ends it at once. SIGUSR1 prints the "
+        "progress. The exit status is 1 if a claim or a theorem fails or a run ends early, and 2 for bad input. Add "
+        "--debug to any command for a full traceback."
     ),
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, NotRequired, TypedDict
@@ -14,7 +13,7 @@ import msgspec
 from unlazy import theory
 from unlazy._errors import UserError, usable
 from unlazy._files import write_sealed, writing
-from unlazy._plain import read_sealed
+from unlazy._plain import finite_or_none, read_sealed
 from unlazy.lab.claims import held
 from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
@@ -46,11 +45,16 @@ class Certificate(NamedTuple):
             "theorem": self.theorem.key,
             "seed": self.seed,
             "verdict": finding.verdict.name,
-            "margin": _finite(finding.margin),
+            "margin": finite_or_none(finding.margin),
             "why": finding.why,
-            "numbers": {name: _finite(value) for name, value in finding.numbers.items()},
+            "numbers": {name: finite_or_none(value) for name, value in finding.numbers.items()},
             "hypotheses": [
-                {"what": one.what, "met": bool(one.met), "found": _finite(one.found), "needed": _finite(one.needed)}
+                {
+                    "what": one.what,
+                    "met": bool(one.met),
+                    "found": finite_or_none(one.found),
+                    "needed": finite_or_none(one.needed),
+                }
                 for one in finding.hypotheses
             ],
         }
@@ -86,10 +90,6 @@ def certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certi
             for seed, run in zip(recipe.all_seeds, runs, strict=True)
             for theorem in theorems
         ]
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 class Hypothesis(TypedDict):

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from unlazy._files import replace
-from unlazy._plain import parse_json, read_text
+from unlazy._plain import finite_or_none, parse_json, read_text
 from unlazy.lab.claims import ended, this_process
 from unlazy.lab.recipe import Recipe
 from unlazy.lab.store import LIVE, parts
@@ -109,8 +109,7 @@ class Live:
 
 
 def _means(observed: dict[str, Any]) -> dict[str, float | None]:
-    means = {".".join(part): float(np.mean(values)) for part, values in parts(observed).items()}
-    return {name: mean if np.isfinite(mean) else None for name, mean in means.items()}
+    return {".".join(part): finite_or_none(np.mean(values)) for part, values in parts(observed).items()}
 
 
 def notes(folder: Path) -> list[Note]:

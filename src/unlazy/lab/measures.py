@@ -11,6 +11,7 @@ import xarray as xr
 
 from unlazy._errors import UserError, short, suggest
 from unlazy._files import probe_names
+from unlazy._plain import is_number
 from unlazy._registry import load
 from unlazy.flows import Status
 from unlazy.lab.answers import Answer
@@ -172,7 +173,7 @@ class Measure(NamedTuple):
 def measure_of(given: Mapping[str, Any]) -> Measure:
     """Make the measure that a section ``phase`` describes."""
     threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+    if threshold is not None and not is_number(threshold):
         raise UserError(f"phase.threshold: expected a number, not {short(threshold)}.")
     if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
         raise UserError(
