@@ -92,7 +92,7 @@ def test_zipf_weights_sum_to_one():
         (lambda: FirstNodes(0), "At least one node"),
         (lambda: GivenNodes((-1.0,)), ">= 0"),
         (lambda: RandomLayers(()), "a width of at least 1 for each layer"),
-        (lambda: Infinite(depth=0), "at least one layer"),
+        (lambda: Infinite(depth=0), "number of layers of at least 1"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):

@@ -33,8 +33,8 @@ app = cyclopts.App(
         "`unlazy demo` runs one of each paper. `unlazy diagnose` examines a model of your own.\n\n"
         "Results are stored in the folder `runs` and never computed twice. Ctrl-C (or SIGTERM) interrupts a command, "
         "and the same command continues where it stopped; a second Ctrl-C ends it at once. SIGUSR1 prints the "
-        "progress. The exit status is 1 if a claim or a theorem fails or a run ends early, and 2 for bad input. Add "
-        "--debug to any command for a full traceback."
+        "progress. The exit status is 1 if a claim does not hold, a theorem fails or a run ends early, and 2 for bad "
+        "input. Add --debug to any command for a full traceback."
     ),
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run

@@ -22,7 +22,7 @@ def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: 
     A panel is a figure of a paper, together with the claims that the paper makes about it. Each is drawn at a small
     size, and its claims are checked on the results; `unlazy reproduce` runs single panels, also at the size of the
     paper. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
-    The exit status is 0 even if a claim fails.
+    The exit status is 0 even if a claim does not hold.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def reproduce(
     """Reproduce a figure of a paper, and check the paper's claims about it.
 
     `unlazy panels` lists the figures. The drawing and a record of the claims are written to OUT/panels, where `unlazy
-    report` finds them. A claim holds, fails, is undecided by these runs, or is vacuous. The exit status is 1 if a claim
-    fails and 0 otherwise.
+    report` finds them. A claim holds, does not hold, is undecided by these runs, or is vacuous, which means that nothing
+    could have contradicted it. The exit status is 1 if a claim does not hold and 0 otherwise.
 
     Parameters
     ----------

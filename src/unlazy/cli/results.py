@@ -23,7 +23,7 @@ def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> i
     """Write a report on stored results as one HTML file: figures, tables, claims, theorems and recipes.
 
     It covers runs of your own, sweeps, diagnoses and panels. The file is self-contained: it can be sent by mail and
-    opened offline. The exit status is 1 if a claim in it fails and 0 otherwise.
+    opened offline. The exit status is 1 if a claim in it does not hold and 0 otherwise.
 
     Parameters
     ----------
