@@ -244,7 +244,7 @@ def _warn(names: tuple[str, ...], sentence: str) -> None:
 
 
 def warnings() -> list[str]:
-    """Return the warnings about present plug-ins that do not work."""
+    """Return the warnings about those plug-ins that do not work."""
     return list(_said.get(plugins(), ()))
 
 

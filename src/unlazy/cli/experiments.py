@@ -73,8 +73,8 @@ def reproduce(
     """Reproduce a figure of a paper, and check the paper's claims about it.
 
     `unlazy panels` lists the figures. The drawing and a record of the claims are written to OUT/panels, where `unlazy
-    report` finds them. A claim holds, does not hold, is undecided by these runs, or is vacuous, which means that nothing
-    could have contradicted it. The exit status is 1 if a claim does not hold and 0 otherwise.
+    report` finds them. A claim holds, does not hold, is undecided by these runs, or is vacuous: nothing could have
+    contradicted it. The exit status is 1 if a claim does not hold and 0 otherwise.
 
     Parameters
     ----------

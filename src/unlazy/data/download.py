@@ -48,7 +48,7 @@ def find(*sources: Published, folder: str | None = None) -> Path | None:
             if source.sha256 is not None and (found := _digest(path)) != source.sha256:
                 raise UserError(
                     f"The file {path} ({path.stat().st_size} bytes) has SHA-256 {found}, but {source.sha256} was "
-                    "wanted: it is damaged, cut short or another version. Remove it, then copy it again or let it be "
+                    "expected: it is damaged, cut short or another version. Remove it, then copy it again or let it be "
                     "downloaded."
                 )
             return path

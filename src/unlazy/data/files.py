@@ -71,7 +71,7 @@ def csv(
     delimiter
         What separates cells; if left out, the one of comma, semicolon, tab and blank that the first row has most of.
     rows
-        Read only so many rows.
+        Read at most this number of rows.
     key
         Random key that draws the test and held-out sets.
     """

@@ -237,7 +237,7 @@ class Driver:
 
     @property
     def state(self) -> State:
-        """The present state of the method."""
+        """The current state of the method."""
         return self.run_state.state
 
     def _underway(self) -> bool:

@@ -49,7 +49,7 @@ def each_times(times: Times | Sequence[Times], runs: int) -> Sequence[Any]:
 
 
 def _checked(times: Times, since: float) -> np.ndarray:
-    """Return save times as an array; reject times that do not increase, or lie before the present one."""
+    """Return save times as an array; reject times that do not increase, or lie before the current one."""
     try:
         asked = np.asarray(times, dtype=float)
     except (TypeError, ValueError):

@@ -209,7 +209,7 @@ class Worker:
             raise
         except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, MemoryError) as error:
             what = f"The checkpoint '{self.checkpoint}' cannot be used ({type(error).__name__})"
-            raise UserError(f"{what}: delete it to start afresh.") from None
+            raise UserError(f"{what}: delete it to start again.") from None
 
     def _track(self, driver: Driver, row: int, offset: int, merged: list[tuple[float, int]]) -> Track:
         """Make the track of one seed, with indices that count from ``offset``."""

@@ -60,7 +60,7 @@ class AbstractBlock(eqx.Module):
         """Its part of the tangent kernel, given the signals on its channels."""
 
     def restored(self) -> AbstractBlock:
-        """The block on raw inputs and with neurons first, with the present parameters."""
+        """The block on raw inputs and with neurons first, with its current parameters."""
         return self
 
 

@@ -43,7 +43,7 @@ Many = list[Float[Array, "..."]]  # an array for each block
 Path = list[Float[Array, "..."] | PreparedInputs]  # inputs, then what each block gives
 
 _MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
-_SHARE = 4  # of the machine's memory, at most one part in so many for features made once
+_SHARE = 4  # features that are computed once may take one part in this many of the memory
 
 
 class MeanFieldStack(Network):
@@ -301,7 +301,7 @@ class MeanFieldStack(Network):
         return with_fields(self, blocks=tuple(blocks))
 
     def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
-        """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1).
+        """Draw a network with ``widths`` neurons in its first blocks from this one's measures (ren2023 Definition A.1).
 
         All outputs of a block share the law of (w, b), so that its neurons (A_j, w_j, b_j) are rows to be drawn, with
         replacement, from those that are there, or from the law of a block of infinite width.

@@ -61,7 +61,7 @@ class Form(abc.ABC):
     def read(self, given: Any, parameters: PyTree, constants: PyTree) -> tuple[PyTree, PyTree]:
         """Return parameters and constants of a model of the same form, or of its parameters alone.
 
-        ``parameters`` and ``constants`` are the present ones, for what is not given.
+        ``parameters`` and ``constants`` are the current ones, for what is not given.
         """
 
 

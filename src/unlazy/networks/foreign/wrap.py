@@ -85,7 +85,7 @@ def wrap(
     Returns
     -------
     Wrapped or TorchNetwork
-        The network. Its attribute ``model`` is the model as it was given, with the present parameters.
+        The network. Its attribute ``model`` is the model as it was given, with the current parameters.
 
     Examples
     --------

@@ -73,7 +73,7 @@ class Wrapped(Network):
 
     @property
     def model(self) -> Any:
-        """The model as it was given to `wrap`, with the present parameters."""
+        """The model as it was given to `wrap`, with the current parameters."""
         return self.form.model(self.parameters, self.constants)
 
     def with_model(self, given: Any) -> Wrapped:
