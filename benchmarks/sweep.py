@@ -91,7 +91,7 @@ def measure() -> list[dict[str, Any]]:
         for index, table in enumerate(tables()):
             (recipes / f"{index:03d}.toml").write_text(tomli_w.dumps(table), encoding="utf-8")
         path, step = sweep_file(folder), RUNS // LOOPED
-        command = (sys.executable, "-P", "-m", "unlazy")
+        command = (sys.executable, "-P", "-c", "from unlazy.cli import main; main()")
         rows = []
         for workers, state in ((1, "empty"), (1, "warm"), (2, "warm")):
             places = {"UNLAZY_COMPILE_CACHE": str(folder / "compiled")}

@@ -564,6 +564,12 @@ def test_rows_too_wide_for_a_table_are_lists(capsys):
     assert lines[-3:] == [["name", "ratio"], ["narrow", "2"], ["thin", "3"]]
 
 
+def test_a_baseline_that_all_rows_share_is_printed_once(capsys):
+    print_benchmarks([[{"name": name, "ratio": 2.0, "baseline": "by hand"} for name in ("a", "b")]], as_json=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines == [["name", "ratio"], ["a", "2"], ["b", "2"], ["baseline:", "by", "hand"]]
+
+
 # ---------------------------------------------------------------- wrong calls
 
 WRONG = {

@@ -115,7 +115,7 @@ class Driver:
         self._last_probes: list[Observe] = []  # the probes that were evaluated last, and
         self._at_start: list[tuple[Observe, PyTree]] = []  # the values at the start of the run that they need
         # All probes are traced now, so that one that cannot be evaluated raises its error before training.
-        shapes = self._traced(self.probes)[0]
+        shapes, self._needed = self._traced(self.probes)
         self.shapes = {name: shapes[name] for name in self._timed}
         self.records: list[Recorded] = []
         self.at_end: dict[str, PyTree] = {}
@@ -299,8 +299,8 @@ class Driver:
             The probes by name. The values at the start of the run that they need are computed once.
         """
         if [*map(id, probes.values())] != [*map(id, self._last_probes)]:
-            self._last_probes, needed = list(probes.values()), self._traced(probes)[1]
-            first = self.run_state.first
+            self._last_probes, first = list(probes.values()), self.run_state.first
+            needed = self._needed if probes is self._timed and not self._late else self._traced(probes)[1]
             self._at_start = [(one, self.evaluate(compiled.observe_runs, first, {"": one})[""]) for one in needed]
         return jax.tree.map(np.asarray, self.evaluate(compiled.observe_runs, trained, probes, self._at_start))
 

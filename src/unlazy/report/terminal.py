@@ -220,7 +220,13 @@ def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
                     head = row.get("name", "")
                     print_table([str(head), ""], [[_words(key), _cell(row[key])] for key in columns if key != "name"])
             else:
+                # Text that is the same in all rows, such as the name of the baseline, is printed once.
+                common = [key for key in columns if len(rows) > 1 and len({str(row[key]) for row in rows}) == 1]
+                common = [key for key in common if isinstance(rows[0][key], str)]
+                columns = [key for key in columns if key not in common]
                 print_table([_words(key) for key in columns], [[_cell(row[key]) for key in columns] for row in rows])
+                for key in common:
+                    print(f"{_words(key)}: {rows[0][key]}")
             print()
 
 
