@@ -158,13 +158,11 @@ def combine(
     known: set[str] = set()
     parts: list[_Part] = []
     for index, name, run in runs:
-        run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims(seed=[0])
         chosen = _chosen(run, probes)
         dims |= {one: tuple(map(str, run[one].dims)) for one in chosen}
         known |= set(map(str, run.data_vars))
         values = {one: np.asarray(run[one].values, float) for one in chosen}
-        times = np.asarray(run["time"].values if "time" in run.coords else [], float)
-        seeds = np.asarray(run["seed"].values) if "seed" in run.coords else np.arange(run.sizes["seed"])
+        seeds, times = run["seed"].values, np.asarray(run["time"].values, float)
         parts.append(_Part(layout.places[index], name, seeds, times, statuses(run), values, dict(run.attrs)))
     if not parts:
         raise UserError("None of the runs of the sweep can be read, so there is nothing to gather.")
