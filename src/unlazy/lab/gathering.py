@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Sweep
 
 _SEEDS = ("seed", "seeds")  # swept fields that are not dimensions of their own
-_MADE_BY = ("versions", "python", "commit", "device", "machine", "method")
+MADE_BY = ("versions", "python", "commit", "device", "machine", "method")
 MISSING = "missing"
 
 
@@ -220,7 +220,7 @@ def _filled(
             whole[place] = value
         found = found.assign_coords({name: (layout.dims, whole)})
     found.attrs["seconds"] = float(sum(float(part.attributes.get("seconds", 0.0)) for part in parts))
-    for name in _MADE_BY:
+    for name in MADE_BY:
         given = dict.fromkeys(str(part.attributes[name]) for part in parts if name in part.attributes)
         found.attrs |= {name: "; ".join(given)} if given else {}
     found.attrs["missing"] = math.prod(layout.shape) - len({part.place for part in parts})
