@@ -22,8 +22,8 @@ from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates, with_fields
 
 _DIVERGED = 1e8  # a loss this many times its initial value does not recover
-_PLANNED = 2**26  # steps whose learning rates are added up in advance, at most,
-_BLOCK = 2**16  # so many at a time
+_PLANNED = 2**26  # the most steps whose learning rates are added up in advance
+_BLOCK = 2**16  # the number of them that are added up at a time
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are computed block by block
 
 

@@ -40,7 +40,7 @@ def read_run(path: Path) -> xr.Dataset:
     """
     again = "delete it and run the recipe again."
     try:
-        if not _netcdf.is_whole(path):
+        if _netcdf.is_whole(path) is False:
             raise UserError(f"'{path}' is cut short or damaged (checksum): {again}")
         run = _netcdf.read(path, _Inspection(path))
     except FileNotFoundError:
