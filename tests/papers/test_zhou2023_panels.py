@@ -423,13 +423,6 @@ def test_draws_are_made_a_few_at_a_time():
 # ---------------------------------------------------------------- beyond the paper
 
 
-def test_crossings_are_interpolated():
-    times, values = np.array([0.0, 1.0, 3.0]), np.array([0.0, 1.0, 2.0])
-    assert prediction._crossing(times, values, 1.5) == pytest.approx(2.0)
-    assert prediction._crossing(times, values, 0.0) == 0.0
-    assert prediction._crossing(times, values, 2.5) == np.inf
-
-
 @pytest.fixture
 def known():
     z, rng = np.diag([5.0, 2.0, 1.0, 0.5]), np.random.default_rng(1)  # of its own, whatever was drawn before

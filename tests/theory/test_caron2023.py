@@ -38,7 +38,7 @@ from unlazy.papers.caron2023.theorems import (
     setting,
 )
 from unlazy.papers.caron2023.theorems import first_step as steps
-from unlazy.papers.caron2023.theorems.setting import Mean, at_start, model, over_starts, path, three_points
+from unlazy.papers.caron2023.theorems.setting import Mean, at_start, over_starts, path, read_any_inputs, three_points
 from unlazy.probes import Kernel, TrainLoss, WeightMovement
 from unlazy.theory import Verdict, read_all
 from unlazy.theory.hypotheses import loss_slope
@@ -72,7 +72,7 @@ def tanh():
 
 def made(run):
     """The paper's model in a run."""
-    return read_all(model(run))[1]
+    return read_all(read_any_inputs(run))[1]
 
 
 def unmet(finding):

@@ -11,7 +11,7 @@ import xarray as xr
 from unlazy.figures import ORDERED, SCALING, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, Sizes, by_scale
-from unlazy.papers._curves import exponent, listed, mean_sd, median_range, plural, titled_canvas
+from unlazy.papers._curves import exponents, listed, mean_sd, median_range, plural, titled_canvas
 from unlazy.papers.chen2022 import curves
 from unlazy.papers.chen2022.curves import FLOOR, STEPS, STRAIGHT, arranged, end_error, sizes_of
 from unlazy.papers.outcomes import Judgement, at_least, increases, near, ordered, together, undecided
@@ -84,7 +84,7 @@ class TestErrors(Panel):
         errors = f"n = {', '.join(map(str, samples))}: " + "; ".join(
             f"{model}: " + ", ".join(mean_sd(end) for end in ends[model]) for model in _MODELS
         )
-        steps = {model: _exponents(samples, ends[model]) for model in _MODELS}
+        fits = {model: exponents(samples, ends[model]) for model in _MODELS}
         by_n = (dict(zip(_MODELS, three, strict=True)) for three in zip(*ends.values(), strict=True))
         return [
             Claim(
@@ -103,8 +103,8 @@ class TestErrors(Panel):
             Claim(
                 text="the test error falls faster with n in the MF than in the NTK scaling (exponent p of a fit n^p)",
                 paper="as n grows the test error decreases faster under the MF scaling than under the NTK scaling",
-                measured="p: " + listed(steps),
-                judged=increases(steps["MF"], steps["NTK"]),
+                measured="p: " + listed(fits),
+                judged=increases(fits["MF"], fits["NTK"]),
             ),
         ]
 
@@ -194,11 +194,6 @@ def _best(ends: dict[str, np.ndarray]) -> Judgement:
     return together(increases(ends["ours"], ends[other], log=True) for other in ("NTK", "MF"))
 
 
-def _exponents(sizes: Sequence[int], values: Sequence[np.ndarray]) -> np.ndarray:
-    """Fit a power of the sizes seed by seed; ``values`` has one array over seeds for each size."""
-    return np.array([exponent(sizes, one) for one in np.stack(values, axis=1)])
-
-
 def _spread(run: xr.Dataset, when: int) -> np.ndarray:
     """Return the root mean square of h_i(x_1) and h_i(x_2) over neurons, seed by seed."""
     both = [run[f"feature-pair.hidden.{which}"].values[:, when] for which in ("train", "test")]
@@ -247,7 +242,7 @@ def _moving(runs: dict[str, list[xr.Dataset]], widths: Sequence[int]) -> list[Cl
     moved = {
         model: np.stack([run["feature-movement.hidden"].values[:, -1] for run in runs[model]]) for model in _MODELS
     }
-    fits = {model: _exponents(widths, list(moved[model])) for model in _MODELS}
+    fits = {model: exponents(widths, moved[model]) for model in _MODELS}
     # Between neighbouring widths, seed by seed.
     local = np.diff(np.log(moved["NTK"]), axis=0) / np.diff(np.log(widths))[:, None]
     what, at = "the exponent over m of the mean |h(t) - h(0)|", f" (m = {', '.join(map(str, widths))})"

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy.papers._base import Claim, Results, option
-from unlazy.papers._curves import exponent, min_max
+from unlazy.papers._curves import exponents, min_max
 from unlazy.papers.outcomes import Judgement, at_least, at_most, certain, near, ordered, together, undecided
 from unlazy.papers.ren2023 import quantities as q
 from unlazy.papers.ren2023.quantities import CLIPS, FINITE_STAGES, INFINITE, STAGES, plateau_of, predicted_decay
@@ -113,8 +113,8 @@ def _errors(runs: Results) -> list[Claim]:
     """Judge the error of the first layer: by m_1, along time, and as a part of the loss (eq. 6)."""
     what, widths = "loss-decomposition.error", sorted(q.widths_of(runs))
     ends = {m: runs[q.label(m)][what].values[:, -1] for m in widths}
-    every = min(len(one) for one in ends.values())
-    powers = np.array([exponent(widths, [ends[m][seed] for m in widths]) for seed in range(every)])
+    seeds = min(len(one) for one in ends.values())
+    powers = exponents(widths, [ends[m][:seeds] for m in widths])
     by_width = ", ".join(f"m_1 = {m}: {min_max(ends[m])}" for m in widths) + f"; power {min_max(powers)}"
     main = runs[q.main_label(runs)]
     degrees = {name: main[f"error-by-degree.{name}"].values for name in ("degree1", "degree2", "rest")}

@@ -6,7 +6,7 @@ import xarray as xr
 from unlazy.figures import DASHES, ORDERED, band
 from unlazy.lab import Recipe, Times
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import exponent, label_axes, listed, min_max, plural, titled_canvas
+from unlazy.papers._curves import exponents, label_axes, listed, min_max, plural, titled_canvas
 from unlazy.papers.outcomes import at_least, at_most, near, undecided
 from unlazy.papers.ren2023.quantities import stages_of, times_of_loss
 from unlazy.papers.ren2023.training import learner
@@ -63,10 +63,10 @@ class Dimension(Panel):
                 Claim(text=text, paper="Lemmas C.4 and D.22", measured="T_1 or T_2 is not reached", judged=short)
                 for text in ("T_1 falls", "T_2 grows", "T_2 - T_1", "1/ε", "α at T_1", "α >=")
             ]
-        powers = {name: np.array([exponent(ds, one) for one in table[name].T]) for name in ("T_1", "T_2", "alpha")}
+        powers = {name: exponents(ds, table[name]) for name in ("T_1", "T_2", "alpha")}
         steps = {name: np.diff(np.log(table[name]), axis=0) / np.diff(np.log(ds))[:, None] for name in ("T_1", "T_2")}
         share = np.max((table["T_2"] - table["T_1"]) * _EPSILON / np.array(ds)[:, None] ** 3.0, axis=0)
-        by_loss = np.array([[exponent([1 / e for e in _LOSSES], one) for one in found[d]["losses"].T] for d in ds])
+        by_loss = np.array([exponents([1 / e for e in _LOSSES], found[d]["losses"]) for d in ds])
 
         def in_words(name: str) -> str:
             times = listed(dict(zip(ds, table[name], strict=True)), min_max)

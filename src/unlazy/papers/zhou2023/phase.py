@@ -12,7 +12,7 @@ import xarray as xr
 from unlazy.figures import Axis, draw_phases
 from unlazy.lab import Recipe, draw_data, parse
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import exponent, titled_canvas
+from unlazy.papers._curves import exponents, titled_canvas
 from unlazy.papers.outcomes import at_least, increases, ordered, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.claims import NEAR, NEARLY_ALL, SPREAD, observe, percent
@@ -132,8 +132,7 @@ class PhaseMap(Panel):
     def claims(self, results: Results) -> list[Claim]:
         gammas, widths, found = _map(results)
         halved = all(one.halved for one in found.values())
-        changes = {gamma: np.stack([found[gamma, m].change for m in widths], axis=1) for gamma in gammas}
-        slopes = {gamma: np.array([exponent(widths, one) for one in every]) for gamma, every in changes.items()}
+        slopes = {gamma: exponents(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
         pairs = {gamma: [found[gamma, m].pairs for m in widths] for gamma in gammas}
         beyond = {gamma: np.sign(gamma - 1) * slope for gamma, slope in slopes.items() if gamma != 1}
         not_there = undecided("not every loss has halved")

@@ -11,7 +11,7 @@ import xarray as xr
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
-from unlazy.papers._curves import listed, min_max, titled_canvas
+from unlazy.papers._curves import first_crossing, listed, min_max, titled_canvas
 from unlazy.papers.outcomes import Judgement, at_least, increases, near, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.condensation import STAND_IN, Pictures, predictions
@@ -24,18 +24,6 @@ _LEVEL = 0.999
 _CLOSE = 0.05  # allowed relative error of the prediction, in time and in weights
 # In units of the predicted time: dense where alignment is expected, and on to where the prediction becomes invalid.
 _GRID = np.concatenate([[0.0, 0.3, 0.6], np.linspace(0.8, 1.2, 9), np.linspace(1.4, 2.6, 7)])
-
-
-def _crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
-    """Return the first time at which increasing ``values`` reach ``level``, interpolated; infinite if never."""
-    above = np.flatnonzero(values >= level)
-    if not above.size:
-        return float("inf")
-    after = int(above[0])
-    if after == 0:
-        return float(times[0])
-    share = (level - values[after - 1]) / (values[after] - values[after - 1])
-    return float(times[after - 1] + share * (times[after] - times[after - 1]))
 
 
 class Measured(NamedTuple):
@@ -71,8 +59,9 @@ def measure(run: xr.Dataset) -> Measured:
     times, rows = run["time"].values, []
     for found, aligned, off in _followed(run):
         # log(1 - alignment) is nearly linear in t, so it is what is interpolated.
-        seen = _crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
-        close = min(_crossing(times, np.log(np.maximum(off, 1e-15)), np.log(_CLOSE)), float(times[-1]))
+        seen = first_crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
+        seen = np.inf if np.isnan(seen) else seen
+        close = np.fmin(first_crossing(times, np.log(np.maximum(off, 1e-15)), np.log(_CLOSE)), times[-1])
         rows.append((found.time_of(_LEVEL), seen, close, found.effective_time(option(run, "network.scale"))))
     return Measured(*np.array(rows, float).T, end=float(times[-1]))
 

@@ -34,11 +34,11 @@ class MeanKernelPositive(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require Assumptions 2.1 and 2.2."""
-        made = yield from s.start(run)
-        yield from s.either(made)
-        closest = _closest(made)
-        yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * made.precision, closest, 1)
-        return made
+        model = yield from s.read(run)
+        yield from s.relu_or_smooth(model)
+        closest = _closest(model)
+        yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * model.precision, closest, 1)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
@@ -63,9 +63,9 @@ class KernelNearItsLimit(WithProbability[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model and start, in its own units, with any inputs."""
-        made = yield from _law(run, s.model)
-        yield _sums_to_one(made)
-        return made
+        model = yield from _random_start(run, s.read_any_inputs)
+        yield _sums_to_one(model)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         network, x = setting.network, setting.run.data.x[:_SEEN]
@@ -100,7 +100,7 @@ class KernelVaries(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model and start, with any inputs."""
-        return _law(run, s.model)
+        return _random_start(run, s.read_any_inputs)
 
     def conclude(self, setting: s.Model) -> Finding:
         x, sigma = setting.x[:_SEEN], setting.network.activation
@@ -145,9 +145,9 @@ class NodeSums(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require node scales of eq. 1."""
-        made = yield from s.model(run)
-        yield _sums_to_one(made)
-        return made
+        model = yield from s.read_any_inputs(run)
+        yield _sums_to_one(model)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         lam, m = setting.variances, setting.variances.size
@@ -182,13 +182,13 @@ class StartConcentrates(WithProbability[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require Assumptions 2.1 to 2.3, γ > 0, and the width."""
-        made = yield from _law(run, s.start)
-        share, positive = s.positive_mean(made)
+        model = yield from _random_start(run, s.read)
+        share, positive = s.positive_mean(model)
         yield share
         yield from require(positive)
-        needed, m = start_width(made, self.delta), made.variances.size
+        needed, m = start_width(model, self.delta), model.variances.size
         yield Hypothesis("width m", m >= needed, m, needed)
-        return made
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         split = kernels.parts(setting.network, setting.run.data.x)
@@ -211,30 +211,30 @@ class StartConcentrates(WithProbability[s.Model]):
         return Finding.judge(holds, why, part / bound, numbers)
 
 
-def start_width(made: s.Model, delta: float) -> float:
+def start_width(model: s.Model, delta: float) -> float:
     """8 eig_max(X X^T) log(n/δ) / (κ_n d): the width of Prop. C.1."""
-    x = np.asarray(made.x, float)
+    x = np.asarray(model.x, float)
     largest = float(np.linalg.norm(x, 2)) ** 2
-    return 8 * largest * math.log(made.n / delta) / (made.kappa * made.d)
+    return 8 * largest * math.log(model.n / delta) / (model.kappa * model.d)
 
 
-def _closest(made: s.Model) -> float:
+def _closest(model: s.Model) -> float:
     """Largest |cos| of the angle between two inputs; 0 if there is one only."""
-    x = np.asarray(made.x, float)
+    x = np.asarray(model.x, float)
     norms = np.linalg.norm(x, axis=1)
     cosines = np.abs(x @ x.T / np.outer(norms, norms))
     np.fill_diagonal(cosines, 0.0)
     return float(cosines.max())
 
 
-def _law(run: Trajectory, read: Callable[[Trajectory], Reading[s.Model]]) -> Reading[s.Model]:
+def _random_start(run: Trajectory, read: Callable[[Trajectory], Reading[s.Model]]) -> Reading[s.Model]:
     """Require the paper's model as ``read`` does, with any inputs or bounded ones, and a start by Assumption 2.3."""
-    made = yield from read(run)
-    yield s.slopes_at_most_one(made)
-    yield from gaussian_start(np.asarray(made.w, float), "nodes")
-    return made
+    model = yield from read(run)
+    yield s.slopes_at_most_one(model)
+    yield from gaussian_start(np.asarray(model.w, float), "nodes")
+    return model
 
 
-def _sums_to_one(made: s.Model) -> Hypothesis:
+def _sums_to_one(model: s.Model) -> Hypothesis:
     """Require eq. 15, which fixes the units of eq. 1."""
-    return Hypothesis("node variances that sum to 1", abs(made.total - 1) < 1e-6, made.total, 1)
+    return Hypothesis("node variances that sum to 1", abs(model.total - 1) < 1e-6, model.total, 1)

@@ -50,7 +50,6 @@ from unlazy.papers.ren2023.theorems.stages import (
     Learns,
     SecondStage,
     StageTimes,
-    reached,
     stage_times,
     width_needed,
 )
@@ -108,7 +107,6 @@ __all__ = [
     "loss_speed",
     "needed_bounds",
     "rate_bound",
-    "reached",
     "shape_speeds",
     "slowest",
     "spread_speed",

@@ -11,6 +11,7 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy.flows import Trajectory
 from unlazy.networks import Block
+from unlazy.papers._curves import first_crossing
 from unlazy.papers.ren2023.theorems import problems
 from unlazy.papers.ren2023.theorems import setting as s
 from unlazy.probes import TrainLoss
@@ -38,24 +39,6 @@ class StageTimes(NamedTuple):
     fitted: float
 
 
-def reached(times: np.ndarray, above: np.ndarray) -> float:
-    """Return the first time at which a quantity is >= 0, by linear interpolation; NaN if there is none.
-
-    Parameters
-    ----------
-    times, above
-        Times, and the quantity there.
-    """
-    there = np.flatnonzero(above >= 0)
-    if not there.size:
-        return float("nan")
-    i = there[0]
-    if i == 0 or not np.isfinite(above[i - 1]):
-        return float(times[i])
-    share = above[i - 1] / (above[i - 1] - above[i])
-    return float(times[i - 1] + share * (times[i] - times[i - 1]))
-
-
 def stage_times(
     times: np.ndarray,
     second: s.Observed,
@@ -78,14 +61,16 @@ def stage_times(
     epsilon
         The loss to be reached.
     """
-    first = reached(times, -second["largest"])
+    first = first_crossing(times, -second["largest"])
     if np.isnan(first):
         return StageTimes(*(float("nan"),) * 4)
     spread = float(np.interp(first, times, second["spread"]))
     later = np.where(times >= first, -second["weight"], -np.inf)
-    apart, weight = (reached(times, later - least) for least in (d * spread, constant / bound))
-    fitted = float("nan") if loss is None else reached(times, np.where(times >= weight, epsilon - loss, -np.inf))
-    return StageTimes(first, apart, weight, fitted)
+    spread_end, weight = (first_crossing(times, later - least) for least in (d * spread, constant / bound))
+    fitted = float("nan")
+    if loss is not None:
+        fitted = first_crossing(times, np.where(times >= weight, epsilon - loss, -np.inf))
+    return StageTimes(first, spread_end, weight, fitted)
 
 
 class FirstStage(s.OfLearner):
@@ -170,7 +155,7 @@ class SecondStage(s.OfFiniteLearner):
 
     def conclude(self, setting: s.Setting) -> Finding:
         run, (second, first, loss) = setting.run, setting.observed(*s.FIT)
-        end = reached(run.times, self.epsilon - np.asarray(loss))
+        end = first_crossing(run.times, self.epsilon - np.asarray(loss))
         if np.isnan(end):
             why = f"The loss is {loss[-1]:.3g} at the end, and never reaches {self.epsilon:g}."
             return Finding(Verdict.FAILS, why, self.epsilon / float(loss[-1]), {"loss": float(loss[-1])})
