@@ -39,8 +39,9 @@ _BOTTOM = 1e-10  # of the loss axis: lower parts of curves would compress the re
 _TELLING = 10.0  # a factor that is obvious in a scatter plot
 _SETTING = (
     "f(x) = s Σ c_i relu(h_i(x)), h_i(x) = e Σ W_ij relu(z_j·x/√d), with m neurons in both layers and W trained; "
-    "(s, e) is (1/m, 1/√m) in ours, (1/√m, 1/√m) in the NTK and (1/m, 1/m) in the MF scaling, and W learns at m, 1 and "
-    "m² times the rate (Table 1). Labels ±1 say which of two inputs is not zero (eq. 93-96). Errors are means of "
+    "(s, e) is (1/m, 1/√m) in ours, (1/√m, 1/√m) in the NTK and (1/m, 1/m) in the MF scaling, and the learning rate of "
+    "W is multiplied by m, 1 and m² (Table 1). Labels ±1 say which of two inputs is not zero (eq. 93-96). Errors are "
+    "means of "
     "½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the paper's GD "
     "steps (step size 1, loss averaged over samples)"
 )
@@ -68,7 +69,7 @@ class TestErrors(Panel):
     scales = by_scale(_SCALES, lambda s: _settings(s, s.widths[-1], f"{s.samples[0]} to {s.samples[-1]}"))
     caption = (
         f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
-        "deviation and faint dots the seeds, where there are several. Of its n the paper names 400, 600 and 800; it "
+        "deviation and faint dots the seeds, where there are several. The paper names n = 400, 600 and 800 only, and "
         "does not state its number of seeds."
     )
 
@@ -121,7 +122,7 @@ class FeatureLearning(Panel):
     caption = (
         "Top: training loss (solid) and test error (dashed), a colour for each m. Bottom: a dot at (h_i(x_1), "
         f"h_i(x_2)) for each of the first {_SHOWN} neurons at the largest m, before and after training; x_1 is a "
-        f"training and x_2 a test input. {_SETTING}. The paper does not list its m below 8192."
+        f"training and x_2 a test input. {_SETTING}. The paper does not list the widths below 8192."
     )
 
     def __init__(self, number: int, samples: int) -> None:
@@ -221,7 +222,7 @@ def _linear(runs: Sequence[xr.Dataset], widths: Sequence[int], n: int) -> Claim:
     that rate. It does not say that log-loss is a straight line.
     """
     every = list(zip(widths, runs, strict=True))
-    rates = {m: curves.bound(run) for m, run in every}
+    rates = {m: curves.guaranteed_rate(run) for m, run in every}
     slowest = {m: 2 * run["kernel.smallest"].values[:, 0] / n for m, run in every}
     return Claim(
         text="ours: at every m the loss stays below an exponential, L_t <= L_0 exp(-ρ t) with ρ at least "

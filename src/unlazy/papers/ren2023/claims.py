@@ -10,7 +10,7 @@ from unlazy.papers._curves import exponents, min_max
 from unlazy.papers.outcomes import Judgement, at_least, at_most, certain, near, ordered, together, undecided
 from unlazy.papers.ren2023 import quantities as q
 from unlazy.papers.ren2023.quantities import CLIPS, FINITE_STAGES, INFINITE, STAGES, plateau_of, predicted_decay
-from unlazy.papers.ren2023.theorems import active_inside, rate_bound, slowest
+from unlazy.papers.ren2023.theorems import active_inside, least_rate_ratio, rate_bound
 
 _LOW = 1e-4  # the loss to be reached at the end
 _FITTED = 1e-3  # ε of T_2
@@ -220,7 +220,9 @@ def _rates(limit: xr.Dataset) -> list[Claim]:
         lasts.append(times[max(stop - 1, 0)])
         here = slice(first, stop)
         if stop - first >= 2:
-            ratios.append(slowest(times[here], loss[seed, here], rate_bound(neurons[seed, here], alpha[seed, here], d)))
+            ratios.append(
+                least_rate_ratio(times[here], loss[seed, here], rate_bound(neurons[seed, here], alpha[seed, here], d))
+            )
     met_until, slow = np.array(lasts), np.array(ratios)
     later = times > 0
     whole = np.max(loss[:, later] * times[later], axis=1)

@@ -18,7 +18,7 @@ _SCALES: dict[Scale, Sizes] = {
 _LOSSES = (1e-2, 1e-3, 1e-4)  # values of ε
 _EPSILON = 1e-3  # that of T_2
 _BIAS = 0.1  # σ_r, as in figure 2
-_STEEP = 0.1  # tolerance of a power of d
+_POWER = 0.1  # tolerance of a power of d
 _ERROR = 1e-3  # relative error of the runs
 
 
@@ -74,10 +74,10 @@ class Dimension(Panel):
 
         return [
             Claim(
-                text=f"T_1 falls with d as d^-1.5 or faster: power at most -1.5 (to {_STEEP:g})",
+                text=f"T_1 falls with d as d^-1.5 or faster: power at most -1.5 (to {_POWER:g})",
                 paper="Lemmas C.4 and C.10: stage 1 takes O(d^4 σ_2 + d^-1.5); σ_2 = d^-7 here",
                 measured=in_words("T_1"),
-                judged=at_most(powers["T_1"], -1.5 + _STEEP),
+                judged=at_most(powers["T_1"], -1.5 + _POWER),
             ),
             Claim(
                 text="T_2 grows no faster than d³, from each d to the next",
@@ -98,10 +98,10 @@ class Dimension(Panel):
                 judged=at_most(by_loss.max(axis=0), 1.0),
             ),
             Claim(
-                text=f"α at T_1 is of order d^-1.5: power -1.5 (to {_STEEP:g})",
+                text=f"α at T_1 is of order d^-1.5: power -1.5 (to {_POWER:g})",
                 paper="Lemmas 4.2 (c) and C.10: α = Θ(d^-1.5)",
                 measured=f"power {min_max(powers['alpha'])}",
-                judged=near(powers["alpha"], -1.5, _STEEP),
+                judged=near(powers["alpha"], -1.5, _POWER),
             ),
             Claim(
                 text=f"α never falls below its value at T_1 (to {_ERROR:g})",

@@ -22,18 +22,18 @@ _KERNEL: dict[Pictures, int] = {"mnist": 5, "cifar10": 3}
 _EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)
 _LEVEL = 0.999
 _CLOSE = 0.05  # allowed relative error of the prediction, in time and in weights
-# In units of the predicted time: dense where alignment is expected, and on to where the prediction becomes invalid.
+# In units of the predicted time: dense where alignment is expected, and continued until the prediction fails.
 _GRID = np.concatenate([[0.0, 0.3, 0.6], np.linspace(0.8, 1.2, 9), np.linspace(1.4, 2.6, 7)])
 
 
 class Measured(NamedTuple):
     """Times of one run and of its prediction, one per seed."""
 
-    predicted: np.ndarray  # of alignment, by eq. 44
-    seen: np.ndarray  # ... in the run; infinite if never
-    close: np.ndarray  # until which weights are within 5 % of eq. 44, at most the end of the run
+    predicted: np.ndarray  # time of alignment by eq. 44
+    seen: np.ndarray  # time of alignment in the run; infinite if it is never reached
+    close: np.ndarray  # time until which weights are within 5 % of eq. 44, at most the end of the run
     effective: np.ndarray  # T_eff of eq. 54
-    end: float  # of the run
+    end: float  # end of the run
 
     @property
     def ratio(self) -> np.ndarray:
@@ -46,7 +46,7 @@ class Measured(NamedTuple):
         return np.abs(self.predicted / self.seen - 1)
 
 
-def _followed(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndarray]]:
+def _against_prediction(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndarray]]:
     """For each seed: the prediction, the median alignment with v_1, and the distance from eq. 44, at every time."""
     times = run["time"].values
     for found, weights in zip(predictions(recipe_of(run)), run["input-weights.conv1"].values, strict=True):
@@ -57,7 +57,7 @@ def _followed(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndar
 def measure(run: xr.Dataset) -> Measured:
     """Compare a run with eq. 44, seed by seed."""
     times, rows = run["time"].values, []
-    for found, aligned, off in _followed(run):
+    for found, aligned, off in _against_prediction(run):
         # log(1 - alignment) is nearly linear in t, so it is what is interpolated.
         seen = first_crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
         seen = np.inf if np.isnan(seen) else seen
@@ -166,7 +166,7 @@ class PredictedTime(Panel):
             runs = {f"ε={epsilon:g}": results[f"{pictures} ε={epsilon:g}"] for epsilon in _EPSILONS}
             for index, (label, run) in enumerate(runs.items()):
                 times = run["time"].values
-                known, aligned, off = zip(*_followed(run), strict=True)
+                known, aligned, off = zip(*_against_prediction(run), strict=True)
                 scaled = times / float(np.mean([found.time_of(_LEVEL) for found in known]))
                 band(above, scaled, np.maximum(1 - np.array(aligned), 1e-12), index, label)
                 band(below, scaled[1:], np.maximum(off, 1e-12)[:, 1:], index, label)

@@ -20,7 +20,7 @@ from unlazy.theory import Example, Finding, Reading, Theorem, read_all
 from unlazy.theory.hypotheses import squared_loss
 
 _CLEAR = 5.0  # standard errors
-_SEEN = 3  # inputs between which the change of the kernel is compared
+_INPUTS = 3  # inputs between which the change of the kernel is compared
 
 
 def first_weight_step(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
@@ -78,7 +78,7 @@ def _weights(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "2 
 
 def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p"]:
     data, loss = given
-    x = data.x[:_SEEN]
+    x = data.x[:_INPUTS]
 
     def theta(w: Array) -> Array:
         return with_fields(network, w=w).tangent_kernel(x, x)
@@ -141,7 +141,7 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
         mean = s.over_starts(
             _kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(52)
         )
-        each = first_kernel_step(model.network.activation, model.x, model.x[:_SEEN])
+        each = first_kernel_step(model.network.activation, model.x, model.x[:_INPUTS])
         predicted = slope * model.unit**2 * float(model.variances @ model.variances) * each
         return _equal(mean, predicted, "dΘ/dt")
 

@@ -74,11 +74,11 @@ class _Guarantee(WithProbability[Promised]):
         factors = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
         why = f"The bounds hold by these factors: {factors}. The loss is guaranteed to fall by at least {fallen:.2%}."
         unlucky = f"Over random starts this happens with probability {self.delta:g} at most."
-        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That says nothing.", "if_fails": unlucky}
+        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That is no restriction.", "if_fails": unlucky}
         return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)
 
 
-class ReluPathSuffices(_Guarantee):
+class ReluConvergesNearby(_Guarantee):
     """Lemma D.3: (a)-(d) for ReLU, if m >= max(8n log(4n/δ)/(dκ), 8n Σc/(dκ), 256 n² Σc/(dκ)²).
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ² c_j / 64 is known once the network is drawn; c_j is chosen as small
@@ -103,7 +103,7 @@ class ReluPathSuffices(_Guarantee):
         return Guarantee(width, model.gamma * kappa / 4, model.gamma * kappa / 2, reach, drift)
 
 
-class SmoothPathSuffices(_Guarantee):
+class SmoothConvergesNearby(_Guarantee):
     """Lemma D.5: (a)-(d) for smooth σ, if m >= max(8n log(2n/δ)/(dκ), n M² δ² S/(8d²κ), 4n² M² δ² S/(d³κ²)), S = Σ c².
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ c_j / 8 is known once the network is drawn; c_j is chosen as small as
@@ -112,7 +112,9 @@ class SmoothPathSuffices(_Guarantee):
 
     key: ClassVar[str] = "caron2023/lemma-d.5"
     source: ClassVar[str] = f"{s.AUTHORS}, Lemma D.5"
-    statement: ClassVar[str] = "Smooth networks that start near enough to the targets converge near their start."
+    statement: ClassVar[str] = (
+        "Smooth networks that start near enough to the targets converge, and stay near their start."
+    )
     example: ClassVar[Example] = Example(s.three_points, Tanh(), near=0.01)
     counterexample: ClassVar[Example] = Example(s.three_points, Tanh())
     _activation = staticmethod(s.smooth)
@@ -171,7 +173,7 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
     missing = [probe for probe in s.PROBES if through(run, probe) is None]
     if missing or not (run.times.size and run.times[0] == 0):
         raise UserError(
-            "`monitor` needs a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
+            "`monitor` needs a run observed from t = 0 on: add probes=theory.needs(network, data), and 0 to its times."
         )
     path = s.path(model, loss_slope(run.loss, run.data.n))
     return margins(_any_targets(model, delta), model.variances, *path[:5], resolution=path.relative_resolution)

@@ -23,11 +23,11 @@ from unlazy.theory.decay import Fall
 from unlazy.theory.hypotheses import gaussian_start
 
 
-class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
+class EigenvalueImpliesDecay(Theorem[tuple[s.Model, float]]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
-    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any observed time. Observe
-    often: between the observed times the eigenvalue is not known.
+    Also |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. Here ζ is twice the smallest eigenvalue at any observed time;
+    observe the run often, as the eigenvalue is not known between these times.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"
@@ -175,7 +175,7 @@ def _stays(model: s.Model, bounds: list[float], more: dict[str, float]) -> Findi
         f"{bounds[0]:.2g} and {bounds[1]:.2g}."
     )
     weak = bounds[0] >= model.gamma * largest and bounds[1] >= (1 - model.gamma) * largest
-    note = f"No kernel of these inputs can change by more than {largest:.2g}, so that this says nothing."
+    note = f"No kernel of these inputs can change by more than {largest:.2g}, so the bounds are no restriction."
     return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 

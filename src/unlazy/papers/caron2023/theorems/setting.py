@@ -87,7 +87,7 @@ class Path(NamedTuple):
     movement: np.ndarray  # |w_tj - w_0j|, (T, m)
     drift: np.ndarray  # ‖Θ_t - Θ_0‖_2
     resolution: float  # error of √L
-    relative_resolution: float  # the same relative to its start
+    relative_resolution: float  # resolution over √L_0
     rounding: float  # error of √L by rounding alone
 
 
@@ -187,7 +187,7 @@ def relu_or_smooth(model: Model) -> Iterator[Hypothesis]:
 
 
 def slopes_at_most_one(model: Model) -> Hypothesis:
-    """Require |σ'| <= 1: lemmas along a path require nothing else of an activation."""
+    """Require |σ'| <= 1, all that the lemmas along a path require of an activation."""
     found = model.network.activation.lipschitz
     return Hypothesis("|σ'| <= 1", found <= 1 + 10 * model.precision, found, 1)
 

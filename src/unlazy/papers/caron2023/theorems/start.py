@@ -20,7 +20,7 @@ from unlazy.papers.caron2023.theorems import setting as s
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability, require
 from unlazy.theory.hypotheses import gaussian_start
 
-_SEEN = 64  # inputs on which laws over random starts are compared: they hold for any inputs
+_INPUTS = 64  # at most; statements about random starts are checked on the first ones, as they hold for any inputs
 
 
 class MeanKernelPositive(Theorem[s.Model]):
@@ -43,7 +43,7 @@ class MeanKernelPositive(Theorem[s.Model]):
     def conclude(self, setting: s.Model) -> Finding:
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
-        why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
+        why = f"κ_n is {kappa:.3g} on {n} inputs, of which the two nearest to parallel have |cos| = {closest:.3g}."
         note = f"Below {floor:.2g} it cannot be distinguished from 0."
         return Finding.judge(kappa > -floor, why, kappa / floor, numbers, vacuous=kappa <= floor, if_vacuous=note)
 
@@ -68,7 +68,7 @@ class KernelNearItsLimit(WithProbability[s.Model]):
         return model
 
     def conclude(self, setting: s.Model) -> Finding:
-        network, x = setting.network, setting.run.data.x[:_SEEN]
+        network, x = setting.network, setting.run.data.x[:_INPUTS]
         limit = kernels.limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
         distance = float(np.linalg.norm(np.asarray(network.tangent_kernel(x, x), float) - limit.ntg))
@@ -103,10 +103,10 @@ class KernelVaries(Theorem[s.Model]):
         return _random_start(run, s.read_any_inputs)
 
     def conclude(self, setting: s.Model) -> Finding:
-        x, sigma = setting.x[:_SEEN], setting.network.activation
+        x, sigma = setting.x[:_INPUTS], setting.network.activation
         node, constant = kernels.asymmetrical_nodes(setting.network), kernels.node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
-        given = (setting.run.data.x[:_SEEN], jnp.asarray(kernels.mean_ntg(sigma, x)), setting.unit)
+        given = (setting.run.data.x[:_INPUTS], jnp.asarray(kernels.mean_ntg(sigma, x)), setting.unit)
         mean = s.over_starts(_variation, setting, given, self.draws, x.shape[0], key=jax.random.key(12))
         predicted = constant * float(setting.variances @ setting.variances)
         margin, measured = mean.against(np.asarray(predicted)), float(mean.value)
@@ -162,8 +162,8 @@ class NodeSums(Theorem[s.Model]):
             numbers[f"Σ λ^{power:g} at infinite width"] = (1 - setting.gamma) ** power * node.weights.power_sum(power)
         margin = min(ratios)
         why = (
-            f"Found Σ √λ = {root:.3g} between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² = "
-            f"{numbers['Σ λ^2']:.3g}, at infinite width {numbers['Σ λ^2 at infinite width']:.3g}."
+            f"Σ √λ = {root:.3g} is to lie between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² "
+            f"is {numbers['Σ λ^2']:.3g}, and {numbers['Σ λ^2 at infinite width']:.3g} at infinite width."
         )
         return Finding.judge(margin >= 1 - 1e4 * setting.precision, why, margin, numbers)
 
@@ -205,7 +205,7 @@ class StartConcentrates(WithProbability[s.Model]):
             "printed width": 8 * setting.n * math.log(setting.n / self.delta) / (setting.kappa * setting.d),
         }
         why = (
-            f"Found eig_min(Θ) = {whole:.3g} and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
+            f"eig_min(Θ) is {whole:.3g}, and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
             f"{bound:.3g}."
         )
         return Finding.judge(holds, why, part / bound, numbers)

@@ -74,7 +74,7 @@ def stage_times(
 
 
 class FirstStage(s.OfLearner):
-    """Lemma 4.2: w_2 turns negative, then -w̄_2 exceeds d δ_2, then C_1/R_v2, and nothing else changes much.
+    """Lemma 4.2: all w_2 turn negative, then -w̄_2 exceeds d δ_2, then C_1/R_v2, and nothing else changes much.
 
     Stage 1 ends when -w̄_2 = ``constant``/R_v2. Until then the changes of first-layer neurons in direction and length
     are at most the error |F/α - 1| at the start (condition (a) with Lemma C.4), b_2 stays within [½ E f*, 2 E f*] or
@@ -189,7 +189,7 @@ def width_needed(d: int, epsilon: float) -> float:
     return (np.pi - 1) * (float(d) ** 14 / epsilon) ** 2
 
 
-class Learns(s.OfFiniteLearner):
+class LearnsTarget(s.OfFiniteLearner):
     """Theorem 2.1: clipped gradient flow reaches loss ε with polynomially many neurons in polynomial time.
 
     The paper does not give the polynomials. Induction Hypothesis D.1 of its proof requires |F/α - 1| <= O(ε/d^14) on
@@ -224,5 +224,5 @@ class Learns(s.OfFiniteLearner):
 
     def conclude(self, setting: s.Setting) -> Finding:
         loss = float(np.min(setting.observed(TrainLoss())[0]))
-        why = f"The loss falls to {loss:.3g}; the theorem promises {self.epsilon:g}."
+        why = f"The loss falls to {loss:.3g}; the theorem guarantees {self.epsilon:g}."
         return Finding.judge(loss <= self.epsilon, why, self.epsilon / max(loss, 1e-300), {"loss": loss})
