@@ -20,6 +20,7 @@ import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 
 from unlazy._errors import UserError
 from unlazy.lab.identity import identify
@@ -70,11 +71,14 @@ class Preview(NamedTuple):
         What the estimates rest on, in sentences.
     compiling
         Estimated seconds for compiling all shapes once.
+    process
+        Memory in bytes that a process takes besides: that of this one, with all libraries loaded.
     """
 
     rows: list[Row]
     basis: list[str]
     compiling: float
+    process: float
 
     def count(self, state: str) -> int:
         """Return the number of runs that are ``"stored"``, ``"in part"`` or ``"new"``."""
@@ -144,7 +148,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
         basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
     if failed:
         basis.append("Some networks cannot be estimated.")
-    return Preview(rows, basis, compiling)
+    return Preview(rows, basis, compiling, float(psutil.Process().memory_info().rss))
 
 
 def shape_of(recipe: Recipe) -> str:
