@@ -181,7 +181,7 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
     run = run.copy()  # of the attributes, not of the arrays
     for name in map(str, run.data_vars):
         label, _, part = name.partition(".")
-        attributes = {"long_name": spoken(name)}
+        attributes = {"long_name": in_words(name)}
         for attribute in ("long_name", "units"):
             given = getattr((probes or {}).get(label), attribute, None)
             given = given.get(part) if isinstance(given, Mapping) else given
@@ -193,7 +193,7 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
     return run
 
 
-def spoken(name: str) -> str:
+def in_words(name: str) -> str:
     """Return the name of a variable in words: ``kernel.drift_operator`` becomes ``kernel: drift operator``."""
     return name.replace("-", " ").replace("_", " ").replace(".", ": ", 1).replace(".", " ")
 

@@ -335,7 +335,7 @@ def test_layers_have_schedules_of_their_own(data):
         Descent(schedule=ByLayer(("blocks[5]",), (Constant(),)))(stack, data, [1.0])
     with pytest.raises(UserError, match="one schedule for each"):
         ByLayer(("w",), ())
-    with pytest.raises(UserError, match="depends on the step alone"):
+    with pytest.raises(UserError, match="must depend on the step alone"):
         ByLayer(("w",), (OnStagnation(),))
 
 

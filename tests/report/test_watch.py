@@ -22,7 +22,7 @@ HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}
 
 def note(folder, name="on its way", **changes):
     given = {"seeds": 2, "end": 10.0, "clock": 5.0, "share": 0.5, "first_share": 0.0, "times": [0.0, 5.0]}
-    given |= {"begun": 100.0, "told": 130.0, "observed": {"train-loss": [1.0, 0.25]}} | changes
+    given |= {"begun": 100.0, "written": 130.0, "observed": {"train-loss": [1.0, 0.25]}} | changes
     path = folder / f"x-{abs(hash(name)) % 10**12:012d}.live.json"
     path.write_bytes(msgspec.json.encode(Note(name=name, digest=path.name[2:14], **given)))
     return path

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, suggest
+from unlazy._plain import is_number
 from unlazy.lab.axes import key_of
 from unlazy.lab.manifest import Manifest, words
 from unlazy.lab.stored import read_runs, statuses
@@ -117,8 +118,7 @@ def _layout(points: Sequence[Mapping[str, Any]], grid: bool | None) -> _Layout:
 
 def _array(values: list[Any]) -> np.ndarray:
     """Return the values of a field: numbers as they are, everything else in words."""
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in values]
-    if all(numbers) or all(isinstance(one, bool) for one in values):
+    if all(map(is_number, values)) or all(isinstance(one, bool) for one in values):
         return np.array(values)
     texts = [words(one) for one in values]
     if len(set(texts)) < len(set(map(key_of, values))):  # more digits, so that they differ

@@ -15,6 +15,7 @@ import xarray as xr
 
 from unlazy._errors import UserError, suggest
 from unlazy._files import probe_names, recipe_table
+from unlazy._plain import finite_or_none
 from unlazy.lab.manifest import SUFFIX, Manifest
 from unlazy.lab.stored import read_runs, statuses
 
@@ -52,7 +53,9 @@ def table(
         head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
         read.append((head, _settings(run), _ends(run, each_seed)))
     if not read:
-        raise UserError(f"None of {len(paths)} files could be read as a stored run.")
+        raise UserError(
+            f"None of {len(paths)} files could be read as a stored run: give files (.nc) of a folder of results."
+        )
     names = list(dict.fromkeys(name for _, settings, _ in read for name in settings))
     if differing:
         names = [name for name in names if len({repr(settings.get(name)) for _, settings, _ in read}) > 1]
@@ -141,6 +144,6 @@ def as_plain(rows: Rows) -> Rows:
     """Return rows that JSON can hold: a value that is not finite becomes None."""
 
     def plain(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+        return finite_or_none(value) if isinstance(value, float) else value
 
     return [{name: plain(value) for name, value in row.items()} for row in rows]

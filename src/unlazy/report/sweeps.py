@@ -19,7 +19,7 @@ import tomli_w
 import xarray as xr
 
 from unlazy import figures
-from unlazy._files import spoken
+from unlazy._files import in_words
 from unlazy.figures.comparison import DEFAULT
 from unlazy.figures.style import MOST_COLOURS, evenly, logarithmic, rounding
 from unlazy.lab.fields import with_field
@@ -182,7 +182,7 @@ class Swept:
                 kept[:, 0] &= np.abs(mean[:, 0]) > rounding(later)
                 finite = mean[kept]
             spread = {"low": _packed(low), "high": _packed(high)} if seeds else {}
-            described = {"name": name, "label": spoken(name), "log": logarithmic(finite)}
+            described = {"name": name, "label": in_words(name), "log": logarithmic(finite)}
             probes.append(described | {"mean": _packed(mean)} | spread)
         times = self.runs["time"]
         shared = times.ndim == 1
