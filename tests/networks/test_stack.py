@@ -415,7 +415,7 @@ def test_recipes():
         ({"amplitude": Eye(), "train": "w"}, "rank = width"),
         ({"ranks": 1, "amplitude": Tied()}, "cannot be trained"),
         ({"features": Tied()}, "Only amplitudes can be tied"),
-        ({"features": (Given(((1.0, 2.0),)), Normal())}, "were given where the block needs"),
+        ({"features": (Given(((1.0, 2.0),)), Normal())}, "was expected: give a row for each neuron"),
         ({"amplitude": Normal(mean=(1.0, 2.0, 3.0))}, "3 means were given for 2 columns"),
     ],
 )

@@ -116,7 +116,7 @@ def test_shapes_that_do_not_fit_are_named(key, x):
         network(x[:, :3])
     with pytest.raises(UserError, match=r"data\.flat"):
         network(x[:, :, None])
-    with pytest.raises(UserError, match="at least one neuron"):
+    with pytest.raises(UserError, match="each must be at least 1"):
         TwoLayer(0, D, key=key)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from made_up import filmed, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Note, Store, claims
+from unlazy._files import write
+from unlazy.lab import Note, claims
 from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page, plain
 
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}"
@@ -138,7 +139,7 @@ def test_a_result_that_is_replaced_is_read_again(tmp_path):
     changed.attrs["seconds"] = 9.0
     path.unlink()
     time.sleep(0.01)
-    Store(tmp_path).save_as(path, changed)
+    write(changed, path)
     assert jobs(tmp_path)[0].seconds == 9.0
 
 

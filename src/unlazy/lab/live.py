@@ -109,7 +109,7 @@ class Live:
 
 
 def _means(observed: dict[str, Any]) -> dict[str, float | None]:
-    return {".".join(part): finite_or_none(np.mean(values)) for part, values in parts(observed).items()}
+    return {".".join(part): finite_or_none(float(np.mean(values))) for part, values in parts(observed).items()}
 
 
 def notes(folder: Path) -> list[Note]:

@@ -14,7 +14,7 @@ import xarray as xr
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
-from unlazy._files import checksum
+from unlazy._files import checksum, write
 from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
@@ -238,7 +238,7 @@ class Lab:
         made = to_xarray(each).assign_attrs(provenance(), name=name, description=description, seconds=seconds)
         self.store.prepare()
         content = made.drop_attrs().assign_attrs(name=name, description=description)  # whenever it was written
-        return self.store.save_as(self.store.named(name, checksum(content)[:12]), made)
+        return write(made, self.store.named(name, checksum(content)[:12]))
 
     def table(
         self, *paths: Path | str, each_seed: bool = False, differing: bool = False, probes: Sequence[str] = ()

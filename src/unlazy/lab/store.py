@@ -80,11 +80,7 @@ class Store:
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
         """Store the view of a recipe atomically."""
-        return self.save_as(self.path(recipe), run)
-
-    def save_as(self, path: Path, run: xr.Dataset) -> Path:
-        """Store a view atomically in a given file."""
-        return write(run, path)
+        return write(run, self.path(recipe))
 
     @property
     def claims(self) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,15 +83,14 @@ def _chosen(known: list[str], probes: Sequence[str]) -> list[str]:
 
 def _ends(run: xr.Dataset, each_seed: bool) -> Rows:
     """Return status, last time and last values of a run, as a mean over seeds or for each seed."""
-    run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims("seed")
     places, ended = range(run.sizes["seed"]), statuses(run)
     rows: Rows = []
     for some in [[place] for place in places] if each_seed else [list(places)]:
-        row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed and "seed" in run.coords else {}
+        row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
         row["status"] = ", ".join(dict.fromkeys(ended[place] for place in some if place < len(ended)))
         if marked := _not_finite(run.isel(seed=some)) if each_seed else str(run.attrs.get("nonfinite", "")):
             row["status"] += f"; not finite: {marked}"
-        row["time"] = float(run["time"].values[-1]) if run.sizes.get("time") else math.nan
+        row["time"] = float(run["time"].values[-1])
         rows.append(row | last_values(run.isel(seed=some) if each_seed else run))
     return rows
 
