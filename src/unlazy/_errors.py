@@ -13,6 +13,10 @@ class UserError(ValueError):
     """Bad input. The command line prints the message without a traceback and exits with status 2."""
 
 
+class FullDiskError(UserError):
+    """There is no room on a disk, so that whatever else would be written there fails as well."""
+
+
 class Notice(UserWarning):
     """Something that the user should know; the command line prints the message on one line."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -13,13 +14,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unlazy._errors import UserError
+from unlazy._errors import FullDiskError, UserError
 from unlazy._plain import parse_json, seal
 
 if TYPE_CHECKING:
     import xarray as xr
 
 CACHE = "UNLAZY_CACHE"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _LEFT_BEHIND = 3600.0  # seconds after which a temporary file is not being written any more
 CHECKSUM = "checksum"  # the attribute of a netCDF file that holds its checksum
 
@@ -128,7 +130,8 @@ def writing(what: str, where: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{what} cannot be written to '{where}' ({reason(error)}): {advice}.") from None
+        kind = FullDiskError if error.errno in _FULL else UserError
+        raise kind(f"{what} cannot be written to '{where}' ({reason(error)}): {advice}.") from None
 
 
 def writable(folder: Path, what: str, option: str) -> None:
@@ -175,7 +178,7 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
         The probes by name. A probe may have attributes ``long_name`` and ``units``: a string, or a mapping from the
         parts of what it returns to strings.
     """
-    found = {}
+    run = run.copy()  # of the attributes, not of the arrays
     for name in map(str, run.data_vars):
         label, _, part = name.partition(".")
         attributes = {"long_name": in_words(name)}
@@ -184,10 +187,9 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
             given = given.get(part) if isinstance(given, Mapping) else given
             if given and isinstance(given, str):
                 attributes[attribute] = given
-        found[name] = run[name].assign_attrs(attributes)
-    run = run.assign(found)
+        run.variables[name].attrs |= attributes
     for name in {"time", "seed"} & set(run.coords):
-        run[name].attrs |= {"long_name": name}
+        run.variables[name].attrs |= {"long_name": name}
     return run
 
 

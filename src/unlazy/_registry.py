@@ -102,7 +102,12 @@ def noun_of(kind: str | type) -> str:
 
 def base_of(kind: str) -> type:
     """Import the base class of a kind."""
-    return load(KINDS[kind].base)
+    return _base(KINDS[kind].base)
+
+
+@functools.cache
+def _base(reference: str) -> type:
+    return load(reference)
 
 
 def kind_of(base: type) -> str | None:
@@ -143,9 +148,16 @@ def load(reference: str) -> Any:
 def parameters(member: Any) -> dict[str, inspect.Parameter]:
     """Return the parameters of a function or class by name; none if it cannot be called or has no signature."""
     try:
+        if inspect.isclass(member) or inspect.isfunction(member):
+            return dict(_signature(member))
         return dict(inspect.signature(member).parameters) if callable(member) else {}
     except ValueError:  # some builtins have none
         return {}
+
+
+@functools.cache
+def _signature(member: Any) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(member).parameters
 
 
 def _reason(error: BaseException) -> str:

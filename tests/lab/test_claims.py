@@ -1,5 +1,6 @@
 """Claims between processes: one has it, the others know, and a dead one is taken over by exactly one."""
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from unlazy._errors import FullDiskError
 from unlazy.lab import claims
 from unlazy.lab.claims import claimed
 
@@ -129,6 +131,21 @@ def test_a_claim_is_whole_or_absent_whenever_its_process_is_killed(path, monkeyp
     with pytest.raises(KeyboardInterrupt), claimed([path]):
         pass
     assert (seen, list(path.parent.iterdir())) == ([False], [])
+
+
+def test_a_full_disk_leaves_no_claim_behind(path, monkeypatch):
+    real = claims.create
+
+    def full(one, note):
+        if one != path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(one, note)
+
+    monkeypatch.setattr(claims, "create", full)
+    sentence = r"A claim cannot be written to '.*other.claim' \(No space left on device\): free some space"
+    with pytest.raises(FullDiskError, match=sentence), claimed([path, path.with_name("other.claim")]):
+        pass
+    assert list(path.parent.iterdir()) == []
 
 
 def test_claims_do_not_need_a_file_system_with_links(path, monkeypatch):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from unlazy import _compilation, _files
-from unlazy._errors import Notice, UserError
+from unlazy._errors import FullDiskError, Notice, UserError
 from unlazy.cli.engines import array_script, engine
 from unlazy.lab import (
     BatchSystem,
@@ -209,9 +209,15 @@ def test_a_full_disk_stops_with_a_sentence_and_goes_on_later(tmp_path, monkeypat
         return real(path)
 
     monkeypatch.setattr("unlazy.lab.tracks.atomic_write", full)
-    with pytest.raises(UserError, match=r"3 of 3 runs failed.*No space left on device.*the same command continues"):
-        lab.run_all(wanted)
+    other = recipe(0, name="other", network={"kind": "two-layer", "width": 9})
+    begun = []
+    watching = Lab(tmp_path, lambda recipe, share, note: begun.append(recipe.name))
+    sentence = r"^0 of 4 runs are stored, and the others need more room\. .*No space left on device.*command continues"
+    with pytest.raises(FullDiskError, match=sentence):
+        watching.run_all(wanted | {"other": other})
     assert len(list(tmp_path.glob("*.checkpoint"))) == 3
+    assert "other" not in begun, "it would fail as well"
+    assert not list((tmp_path / "trajectories").glob("*.claim"))
     monkeypatch.undo()
     found = lab.run_all(wanted)
     for name, whole in Lab(tmp_path / "whole").run_all(wanted).items():
@@ -363,6 +369,9 @@ def test_an_unreachable_scheduler(tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "_TIMEOUT", 0.5)
     with pytest.raises(UserError, match=r"No Dask scheduler answers at 'tcp://127\.0\.0\.1:1'"):
         Lab(tmp_path).run_all(several(2), engine=Dask("tcp://127.0.0.1:1"))
+    for address in ("nonsense", "tcp://127.0.0.1", "tcp://:8786/x", ""):
+        with pytest.raises(UserError, match="is not the address of a scheduler: write it as tcp://10"):
+            Dask(address)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,6 +1,7 @@
 """Sweeps: fields by name, points from lists, draws and tables, dry runs, and the list of runs beside the results."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -248,6 +249,7 @@ def test_a_sweep_is_run_listed_and_found_again(tmp_path, table):
     assert before.seconds > 0
     assert before.memory is not None
     assert before.memory > 6 * 3 * 8
+    assert before.process > 2**26
     assert "one gradient" in before.basis[0]
     assert not (tmp_path / "runs").exists()
     results = lab.sweep(sweep)
@@ -306,7 +308,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text(FILE)
     assert command("sweep", "a.toml", "--dry-run") == 0
-    assert "2 runs: 2 new. About " in capsys.readouterr().out
+    assert re.search(r"2 runs: 2 new\. About .*, and \d+ MiB for each process with ", capsys.readouterr().out)
     assert command("sweep", "a.toml", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [run["fields"] for run in found["runs"]] == [{"flow.rate": 0.25}, {"flow.rate": 0.125}]

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from unlazy._files import create, replace
+from unlazy._files import create, replace, writing
 
 LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
 _BEAT = 5.0  # seconds between two touches
@@ -36,12 +36,14 @@ def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Pa
 
     The files in ``touched`` are touched like the claims, to show that this process is alive; they need not exist.
     """
-    mine = {path: note for path in paths if (note := _take(path)) is not None}
+    mine: dict[Path, bytes] = {}
     done = threading.Event()
-    beat = threading.Thread(target=_beat, args=([*mine, *touched], done), daemon=True)
-    if mine:
-        beat.start()
     try:
+        for path in paths:
+            if (note := _take(path)) is not None:
+                mine[path] = note
+        if mine:
+            threading.Thread(target=_beat, args=([*mine, *touched], done), daemon=True).start()
         yield list(mine)
     finally:
         done.set()
@@ -95,10 +97,11 @@ def _beat(paths: list[Path], done: threading.Event) -> None:
 def _take(path: Path) -> bytes | None:
     """Claim ``path`` and return the contents of the claim; None if another process has it."""
     note = json.dumps(this_process() | {"claimed": time.time(), "token": secrets.token_hex(8)}).encode()
-    try:
-        create(path, note)
-    except FileExistsError:
-        return note if _take_over(path, note) else None
+    with writing("A claim", path, "free some space"):
+        try:
+            create(path, note)
+        except FileExistsError:
+            return note if _take_over(path, note) else None
     return note
 
 

@@ -8,19 +8,20 @@ versions of unlazy and JAX, modules of your own that recipes name, and a disk th
 from __future__ import annotations
 
 import importlib
-import json
+import re
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from unlazy._errors import UserError, suggest
+from unlazy._errors import Notice, UserError, suggest
 from unlazy._files import reason
 from unlazy._signals import check
 from unlazy.lab.engines import Engine, decode
 from unlazy.lab.live import notes
-from unlazy.lab.recipe import parse, read_table
-from unlazy.lab.tasks import Lost, Report, Task, perform_anywhere
+from unlazy.lab.recipe import read_table
+from unlazy.lab.tasks import Lost, Report, Task, perform_anywhere, unpacked
 
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
@@ -52,6 +53,9 @@ class Dask(Engine):
     """
 
     def __init__(self, address: str) -> None:
+        # Before Dask does: its own error leaves half a client behind.
+        if not re.fullmatch(r"(\w+://)?[^/\s]+:\d+|inproc://.+", address):
+            raise UserError(f"'{address}' is not the address of a scheduler: write it as tcp://10.0.0.1:8786.")
         self.address = address
         self._client: Any = None
 
@@ -79,6 +83,8 @@ class Dask(Engine):
         distributed = _needs("distributed")
         places, shapes = self._places(), list(dict.fromkeys(task.shape for task in tasks))
         waiting: dict[Any, Task] = {}
+        if not places:
+            warnings.warn("No worker has started yet: the runs wait for one.", Notice, stacklevel=2)
         for task in tasks:
             wish: dict[str, Any] = {}
             if places:
@@ -125,7 +131,7 @@ class Dask(Engine):
         ours = {digest: text for task in tasks for digest, text in task.recipes.items()}
         for note in notes(lab.store.folder):
             if note.digest in ours:
-                lab.tell(parse(json.loads(ours[note.digest])), min(note.share, 0.999), f"t = {note.clock:g}")
+                lab.tell(unpacked(ours[note.digest]), min(note.share, 0.999), f"t = {note.clock:g}")
 
     def close(self) -> None:
         """Close the connection. Tasks that a worker has begun go on there, and what they compute is stored."""
@@ -149,7 +155,7 @@ class BatchSystem(Dask):
     def __init__(self, system: str, options: Mapping[str, Any]) -> None:
         if system not in _BATCH_SYSTEMS:
             raise UserError(f"There is no batch system called '{system}'. {suggest(system, _BATCH_SYSTEMS)}")
-        super().__init__(f"the jobs of {system}")
+        self.address, self._client = f"the jobs of {system}", None
         self.system, self.options = system, dict(options)
         self.jobs = self.options.pop("jobs", 1)
         if not isinstance(self.jobs, int) or self.jobs < 1:

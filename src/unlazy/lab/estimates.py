@@ -19,6 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 
 from unlazy._errors import UserError
 from unlazy._netcdf import read_attributes
@@ -71,11 +72,14 @@ class Preview(NamedTuple):
         What the estimates rest on, in sentences.
     compiling
         Estimated seconds for compiling all shapes once.
+    process
+        Memory in bytes that a process takes besides: that of this one, with all libraries loaded.
     """
 
     rows: list[Row]
     basis: list[str]
     compiling: float
+    process: float
 
     def count(self, state: str) -> int:
         """Return the number of runs that are ``"stored"``, ``"in part"`` or ``"new"``."""
@@ -145,7 +149,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
         basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
     if failed:
         basis.append("Some networks cannot be estimated.")
-    return Preview(rows, basis, compiling)
+    return Preview(rows, basis, compiling, float(psutil.Process().memory_info().rss))
 
 
 def shape_of(recipe: Recipe) -> str:

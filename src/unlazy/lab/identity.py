@@ -151,6 +151,10 @@ class Description:
         if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not FILLED & set(parameters):
             return self.value(sections.build(section, kind, where))
         # It needs a key or data, so it is described by its options instead of being made.
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+            for option in options:
+                if option.replace("-", "_") not in parameters:
+                    raise sections.no_option(option, [one for one in parameters if one not in FILLED], where)
         hints = sections.hints_of(maker)
         values = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
         values |= {option.replace("-", "_"): value for option, value in options.items()}

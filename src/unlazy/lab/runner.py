@@ -147,7 +147,7 @@ class Lab:
         except UserError as error:
             if not computed:
                 return run  # from a read-only folder
-            raise UserError(f"{error} {_KEPT}") from None
+            raise type(error)(f"{error} {_KEPT}") from None
 
     def run_all(
         self, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int = 1, engine: Engine | None = None
@@ -172,9 +172,19 @@ class Lab:
             run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
             same call continues.
         """
+        return self._run_all(recipes, workers, engine)
+
+    def _run_all(
+        self,
+        recipes: Mapping[str, Recipe] | Sequence[Recipe],
+        workers: int,
+        engine: Engine | None,
+        begin: Callable[[], None] = lambda: None,
+    ) -> Mapping[str, xr.Dataset]:
+        """Run recipes as `run_all` does; ``begin`` is called once all of them are known to be right."""
         each = recipes.values() if isinstance(recipes, Mapping) else recipes
         self._expect(len({one.digest for one in each}))
-        return schedule.run_all(self, recipes, workers, engine)
+        return schedule.run_all(self, recipes, workers, engine, begin)
 
     def sweep(
         self, sweep: Sweep, workers: int = 1, engine: Engine | None = None, part: str | None = None
@@ -194,10 +204,12 @@ class Lab:
         path, manifest = sweep.manifest(self.store, points)
         wanted = {point.label: point.recipe for point in points}
         wanted = wanted if part is None else part_of(wanted, part)
-        schedule.check_all(wanted, workers)  # before anything is written
-        self.store.prepare()
-        manifest.write(path)
-        return self.run_all(wanted, workers, engine)
+
+        def begin() -> None:
+            self.store.prepare()
+            manifest.write(path)
+
+        return self._run_all(wanted, workers, engine, begin)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.
@@ -344,7 +356,7 @@ class Lab:
                 worker.save()
             except UserError as error:
                 where = f"'{recipe.name}' was interrupted at {share:.0%}, and its state is lost"
-                raise UserError(f"{where}: {error}") from None
+                raise type(error)(f"{where}: {error}") from None
             raise Interrupted(recipe, share, self.fresh)
         return self.store_tracks(worker, made)
 
@@ -366,8 +378,8 @@ class Lab:
                     f"Neither the result nor a checkpoint of '{worker.recipe.name}' can be stored, and this run is lost"
                 )
                 before = " An earlier checkpoint is still there." if worker.checkpoint.exists() else ""
-                raise UserError(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
-            raise UserError(f"{error} {_KEPT}") from None
+                raise type(error)(f"{lost}. {error} {second} All other results are unchanged.{before}") from None
+            raise type(error)(f"{error} {_KEPT}") from None
         worker.checkpoint.unlink(missing_ok=True)
         return stored
 

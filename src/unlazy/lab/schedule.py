@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from unlazy._errors import UserError
+from unlazy._errors import FullDiskError, UserError
 from unlazy._signals import check
 from unlazy.lab import claims
 from unlazy.lab.engines import Engine, Local, Serial
@@ -58,14 +58,19 @@ class Runs(Mapping[str, xr.Dataset]):
 
 
 def run_all(
-    lab: Lab, recipes: Mapping[str, Recipe] | Sequence[Recipe], workers: int, engine: Engine | None = None
+    lab: Lab,
+    recipes: Mapping[str, Recipe] | Sequence[Recipe],
+    workers: int,
+    engine: Engine | None = None,
+    begin: Callable[[], None] = lambda: None,
 ) -> Runs:
-    """Run recipes and return their results by label; see `Lab.run_all`."""
+    """Run recipes and return their results by label; ``begin`` is called after they were checked. See `Lab.run_all`."""
     labelled: dict[str, Recipe] = {}
     for label, recipe in recipes.items() if isinstance(recipes, Mapping) else [(one.name, one) for one in recipes]:
         if labelled.setdefault(label, recipe) != recipe:
             raise UserError(f"Two different recipes are called '{label}': rename one, or give a dictionary.")
     identities = check_all(labelled, workers)
+    begin()
     distinct = {recipe.digest: recipe for recipe in labelled.values()}
     if engine is None:
         engine = Local(min(workers, len(distinct))) if workers > 1 and len(distinct) > 1 else Serial()
@@ -142,6 +147,8 @@ class Schedule:
                 again += self._divided(task, found)
                 continue
             self.false_starts = 0
+            if found.full:
+                self._stop(found.full)
             for text in found.notices:
                 warnings.warn(text, OtherCode, stacklevel=2)
             for digest, sentence in found.outcomes.items():
@@ -155,6 +162,13 @@ class Schedule:
         if busy and len(self.stored) + len(self.failed) == before:  # other processes are computing all that is left
             time.sleep(_WAIT)
         return again
+
+    def _stop(self, full: str) -> None:
+        """Raise a `UserError`: every other run would fail as well."""
+        if len(self.recipes) == 1:
+            raise FullDiskError(full)
+        stored = sum(self.lab.store.path(recipe).exists() for recipe in self.recipes.values())
+        raise FullDiskError(f"{stored} of {len(self.recipes)} runs are stored, and the others need more room. {full}")
 
     def _done(self, digest: str) -> None:
         self.stored.add(digest)

@@ -159,13 +159,18 @@ def _arguments(
         if name in others and name not in known:
             continue
         if name not in known and not anything:
-            raise UserError(f"{where}: there is no option '{option}'. {suggest(option, [*known, *others])}")
+            raise no_option(option, [*known, *others], where)
         arguments[name] = convert(value, hints.get(name, Any), f"{where}.{name}", given)
     arguments |= {name: value for name, value in given.items() if name in parameters}
     missing = [name for name, p in parameters.items() if p.default is p.empty and name not in arguments]
     if missing:
         raise UserError(f"{where}: the option '{missing[0]}' is missing.")
     return arguments
+
+
+def no_option(option: str, known: Sequence[str], where: str) -> UserError:
+    """Return the error that an option has a name that is not known."""
+    return UserError(f"{where}: there is no option '{option}'. {suggest(option, known)}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unlazy._errors import UserError
+from unlazy._errors import FullDiskError, UserError
 from unlazy.lab import claims
 from unlazy.lab.identity import identify
 from unlazy.lab.made_by import OtherCode, provenance
 from unlazy.lab.recipe import Recipe, Times
-from unlazy.lab.together import MOST_ROWS, attempt_all
+from unlazy.lab.together import MOST_ROWS, Outcomes, attempt, attempt_all
 
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab, Tell
@@ -78,10 +78,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         By digest of the recipe: an empty text if it is stored, None if it is to be tried again later, or what is wrong.
     notices
         Sentences to show.
+    full
+        Says that the disk is full, so that other tasks would fail as well; empty if it is not.
     """
 
     outcomes: dict[str, str | None]
     notices: list[str] = []
+    full: str = ""
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -200,24 +203,26 @@ def perform(text: bytes, tell: Tell | None = None) -> bytes:
         return msgspec.json.encode(Report(outcomes=dict.fromkeys(task.recipes, refused)))
     sys.path += [one for one in task.path if one not in sys.path]
     lab = Lab(task.folder, tell, task.fresh, task.snapshots)
-    recipes = [_unpacked(one) for one in task.recipes.values()]
-    outcomes: dict[str, str | None] = {}
+    recipes = [unpacked(one) for one in task.recipes.values()]
+    found: Outcomes = {}
+    full = ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", OtherCode)
-        if task.together:
-            for digest, found in attempt_all(lab, recipes).items():
-                outcomes[digest] = str(found) if isinstance(found, UserError) else "" if found else None
-        else:
-            for recipe in recipes:
-                try:
-                    outcomes[recipe.digest] = None if lab.attempt(recipe) is None else ""
-                except UserError as error:
-                    outcomes[recipe.digest] = str(error)
+        try:
+            if task.together:
+                found = attempt_all(lab, recipes)
+            else:
+                found = {recipe.digest: attempt(lab, recipe) for recipe in recipes}
+        except FullDiskError as error:
+            full = str(error)
+    outcomes = {
+        digest: str(one) if isinstance(one, UserError) else "" if one else None for digest, one in found.items()
+    }
     notices = [str(one.message) for one in caught if issubclass(one.category, OtherCode)]
-    return msgspec.json.encode(Report(outcomes=outcomes, notices=notices))
+    return msgspec.json.encode(Report(outcomes=outcomes, notices=notices, full=full))
 
 
-def _unpacked(text: str) -> Recipe:
+def unpacked(text: str) -> Recipe:
     """Read a recipe so that its digest is the same: `parse` would make 1.0 of a time 1 that was given in Python."""
     table = json.loads(text)
     times = table.pop("times")
@@ -233,7 +238,7 @@ def perform_anywhere(text: bytes, tell: Tell | None = None) -> bytes:
     try:
         if not _refusal(task):
             sys.path += [one for one in task.path if one not in sys.path]
-            identify(_unpacked(next(iter(task.recipes.values()))))  # raises if only the client finds what it names
+            identify(unpacked(next(iter(task.recipes.values()))))  # raises if only the client finds what it names
         return perform(text, tell)
     except UserError as error:
         where = f"the worker on {socket.gethostname()} cannot build it"

@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from unlazy._errors import UserError
+from unlazy._errors import FullDiskError, UserError
 from unlazy.flows import Driver, Method, read_checkpoint
 from unlazy.flows._compiled import fits_vmap
 from unlazy.flows.checkpoints import Checkpoint, load_several
@@ -62,7 +62,7 @@ def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
     """Complete recipes that probably have one shape, as far as other processes are not computing them.
 
     Those that cannot share a call with others are run one after another. Returned is, by digest of the recipe, True if
-    its result is stored, False if it is to be tried again later, or an error.
+    its result is stored, False if it is to be tried again later, or an error. A full disk raises a `FullDiskError`.
     """
     outcomes: Outcomes = {}
     waiting: list[tuple[Recipe, Identity]] = []
@@ -85,14 +85,21 @@ def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
                 for group in _alike(members):
                     try:
                         outcomes |= _Together(lab, group).run()
+                    except FullDiskError:
+                        raise
                     except (UserError, RuntimeError):  # one of them, or all together: which, shows when each is alone
                         single += [one.recipe for one in group]
-    for recipe in single:
-        try:
-            outcomes[recipe.digest] = lab.attempt(recipe) is not None
-        except UserError as error:
-            outcomes[recipe.digest] = error
-    return outcomes
+    return outcomes | {recipe.digest: attempt(lab, recipe) for recipe in single}
+
+
+def attempt(lab: Lab, recipe: Recipe) -> UserError | bool:
+    """Complete one recipe; what is returned or raised is as for `attempt_all`."""
+    try:
+        return lab.attempt(recipe) is not None
+    except FullDiskError:
+        raise
+    except UserError as error:
+        return error
 
 
 def _batches(waiting: list[tuple[Recipe, Identity]], most: int) -> Iterator[list[tuple[Recipe, Identity]]]:
@@ -277,6 +284,9 @@ class _Together:
             self._save()
             raise Interrupted(self.members[0].recipe, self.share, self.lab.fresh)
         outcomes = {one.recipe.digest: self._stored(one, driver) for one in self.members}
+        for found in outcomes.values():  # after each of them has been stored, or at least a checkpoint of it
+            if isinstance(found, FullDiskError):
+                raise found
         for one in self.members:  # after all of them are stored: a signal is raised here
             if outcomes[one.recipe.digest] is True:
                 self.lab.tell(one.recipe, 1.0, "stored")

@@ -151,7 +151,8 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
             | {"state": row.state, "seconds": row.seconds, "memory": row.memory}
             for row in preview.rows
         ]
-        print(json.dumps({"runs": rows, "seconds": seconds, "memory": memory, "basis": preview.basis}, indent=2))
+        whole = {"seconds": seconds, "memory": memory, "process_memory": preview.process, "basis": preview.basis}
+        print(json.dumps({"runs": rows, **whole}, indent=2))
         return
     shown = preview.rows if len(preview.rows) <= _MOST_ROWS else preview.rows[: _MOST_ROWS // 2]
     table = []
@@ -168,7 +169,8 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
         return
     shared = "" if workers == 1 else f" with {workers} workers"
     time = "The time cannot be estimated" if seconds is None else f"About {duration(seconds / workers)}{shared}"
-    room = f", and {memory / 2**20:.3g} MiB for the largest run" if memory else ""
+    room = f", and {preview.process / 2**20:.0f} MiB for each process" if memory else ""
+    room += f" with {memory / 2**20:.3g} MiB more for the largest run" if memory else ""
     print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
 
 
