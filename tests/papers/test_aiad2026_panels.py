@@ -15,7 +15,6 @@ from unlazy.papers import aiad2026, check_claims
 from unlazy.papers._base import Sizes
 from unlazy.papers.aiad2026 import (
     authors,
-    benchmark,
     collapse,
     comparison,
     density,
@@ -382,7 +381,8 @@ def mirrored(frozen=0.05, free=0.5, sharp=8.0, loss=1e-4, spike=0.01, stuck=(), 
             "network": low_rank(blocks, 16, 3, trains),
         }
         ends = np.where(np.isin(np.arange(seeds), stuck if name == symmetry.TRAINED else ()), 0.79, loss)
-        variables = {"train-loss": by_seed(np.stack([np.full(seeds, 0.8), ends], axis=1))}
+        losses = by_seed(np.stack([np.full(seeds, 0.8), ends], axis=1))
+        variables = {"train-loss": losses, "test-loss": losses}
         for layer in symmetry._MAPS[blocks][2:]:
             neurons = 2 + np.cos(np.outer(LINE, np.arange(16))) + spike * LINE[:, None]
             variables[f"layer-{layer}"] = neurons
@@ -646,8 +646,25 @@ def test_the_benchmark_holds_where_the_paper_is_right():
     assert verdicts(aiad2026.frequencies, benchmarked()) == [True] * 2
     assert verdicts(aiad2026.frequencies, benchmarked(pair=(3.0, 1.0))) == [True]  # nothing was published there
     assert len(aiad2026.frequencies.draw(benchmarked()).axes) == 2
-    assert all(len(ranks) == 4 for ranks in benchmark.PUBLISHED.values())
-    assert [benchmark.published(((36.0, 12.0), 100, frozen)) for frozen in (True, False)] == [1.41e-3, 1.75e-2]
+    assert [authors.benchmark((36.0, 12.0), 100, frozen) for frozen in (True, False)] == [1.41e-3, 1.75e-2]
+
+
+def test_the_benchmark_is_beside_the_numbers_of_the_authors():
+    one, other = aiad2026.frequencies.references(benchmarked())
+    assert (one.authors, other.authors) == (1.48e-3, 2.19e-3)
+    assert one.relative == pytest.approx(1.05e-3 / 1.48e-3 - 1)
+    assert one.outcome is U
+    assert one.why == "theirs is after at most 10,000 epochs"
+    assert not aiad2026.frequencies.references(benchmarked(pair=(3.0, 1.0)))
+
+
+def test_the_printed_setting_of_figures_8_and_9_is_one_of_the_benchmark(monkeypatch):
+    assert aiad2026.fig8.references(mirrored()) == []  # of another target and rank
+    monkeypatch.setitem(authors.BENCHMARK, (18.0, 6.0), {3: (0.2, 1e-4)})
+    (free,), (frozen,) = (panel.references(mirrored(loss=1e-4)) for panel in (aiad2026.fig8, aiad2026.fig9))
+    assert (free.authors, frozen.authors) == (0.2, 1e-4)
+    quick = {name: run for name, run in mirrored().items() if name not in symmetry.PRINTED.values()}
+    assert aiad2026.fig9.references(quick) == []
 
 
 def test_the_benchmark_fails_where_it_is_not():

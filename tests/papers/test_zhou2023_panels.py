@@ -315,16 +315,15 @@ def test_figures_2_and_8_tell_how_far_training_got():
     assert [(one.weaker, one.hindsight) for one in half_condensed[:2]] == [(False, True), (True, False)]
 
 
-def test_kernels_are_shown_at_the_step_of_the_figure_and_not_at_the_end():
-    run = stored(layers())
-    every = run["input-weights.conv1-kernels"].values.copy()
-    every[:, 2] = 5.0
-    run["input-weights.conv1-kernels"] = (run["input-weights.conv1-kernels"].dims, every)
-    step = zhou2023.fig3.shown["paper"]  # a label says which scale was run
-    found, shown = zhou2023.fig3.at_shown({f"step {step}": run.assign_coords(time=TIMES * step / 2)})
-    assert found == step
-    assert shown.sizes["time"] == 3
-    np.testing.assert_array_equal(shown["input-weights.conv1-kernels"].values[:, -1], 5.0)
+@pytest.mark.parametrize("scale", ["quick", "paper"])
+def test_figure_3_is_trained_to_its_step_and_figure_2_continues_it(scale):
+    step = zhou2023.fig3.shown[scale]
+    first, whole = zhou2023.fig3.recipes(scale)[f"step {step}"], next(iter(zhou2023.fig2.recipes(scale).values()))
+    assert first.times == [time for time in whole.times if time <= first.flow["rate"] * step]
+    assert first.times[-1] == pytest.approx(first.flow["rate"] * step)
+    assert with_fields(first, times=whole.times) == whole
+    results = {f"step {step}": stored(layers())}
+    assert zhou2023.fig3.at_shown(results) == (step, results[f"step {step}"])
 
 
 def test_figure_15_leaves_controls_out_and_asks_that_losses_fall():
@@ -347,7 +346,6 @@ def test_figure_15_leaves_controls_out_and_asks_that_losses_fall():
 def test_figures_8_and_15_share_the_run_of_figure_2():
     (shared,) = zhou2023.fig8.recipes("paper").values()
     assert zhou2023.fig2.recipes("paper") == {"step 3000": shared}
-    assert zhou2023.fig3.recipes("paper")["step 300"] == shared
     assert zhou2023.fig15.recipes("paper")["fig2 step 3000"] == shared
 
 

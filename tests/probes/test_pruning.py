@@ -1,5 +1,6 @@
 """Pruning and transfer, against loops written out in NumPy."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -183,6 +184,20 @@ def test_transfer_trains_the_network_of_the_released_code(outputs):
         close(seen["hidden"]["test_risk"][index], test, rel=1e-8)
     with pytest.raises(UserError, match="at least one hidden layer"):
         DenseTransfer(layers=0)
+    with pytest.raises(UserError, match="'half' is not one of 'float32', 'float64'"):
+        DenseTransfer(dtype="half")
+
+
+def test_transfer_in_single_precision_is_that_of_a_run_in_single_precision():
+    network, data = made(3), Dataset(*drawn(6, 3), held_out=Dataset(*drawn(10, 3, seed=2)))
+    options = {"features": (1, 3), "hidden": 5, "steps": 20}
+    low = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, (network, data))
+    mixed = DenseTransfer(**options, dtype="float32").of(network, network, data, Squared())["hidden"]
+    single = DenseTransfer(**options).of(low[0], low[0], low[1], Squared())["hidden"]
+    for name, values in mixed.items():
+        assert values.dtype == jnp.float64
+        assert single[name].dtype == jnp.float32
+        close(values, single[name], rel=1e-5)
 
 
 def test_transfer_looks_at_raw_inputs_from_gram_coordinates():

@@ -2,6 +2,7 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,8 @@ from unlazy._errors import UserError
 from unlazy.activations import Custom, Erf, LeakyRelu, Linear, Relu, Sigmoid, Softplus, Tanh
 from unlazy.networks import Identity, Infinite, Quadratic, RandomLayers, TwoLayer
 from unlazy.papers.chen2022.theorems import (
+    NeuronsStartActive,
+    SmallLossAtStart,
     best_interval,
     concentration,
     concentration_bound,
@@ -25,7 +28,11 @@ from unlazy.papers.chen2022.theorems import (
     printed_middle_mass,
     requirements,
     start_size,
+    width_for_loss,
+    width_for_share,
 )
+from unlazy.papers.chen2022.theorems.start import Start
+from unlazy.theory import Verdict
 
 INTERVAL = Tanh().interval(-0.4, 0.6)
 
@@ -127,6 +134,40 @@ def test_at_the_width_of_theorem_1_its_two_events_happen(sigma):
     share = np.mean((h > left) & (h < right), axis=1).min(axis=1)
     good = (0.5 * np.sum((f - y) ** 2, axis=1) <= y @ y) & (share > needed.share)
     assert np.mean(good) >= 1 - delta
+
+
+def test_lemmas_2_and_3_hold_at_their_widths_for_all_but_a_part_of_the_draws():
+    """Networks of exactly the required width; what is concluded of each is compared with NumPy."""
+    x = jnp.array([[0.2, 0.0], [0.05, 0.24]])
+    variances, y, c, delta, draws = np.mean(np.square(x), axis=1), np.array([0.3, -0.2]), 1.0, 0.1, 100
+    share = 0.5 * middle_mass(best_interval(Tanh(), variances.min(), variances.max()), variances).min()
+    spread, size = float(start_size(Tanh(), variances.max())), float(np.linalg.norm(y))
+    for lemma, needed in (
+        (SmallLossAtStart(delta), width_for_loss(spread, c, size, 2, delta)),
+        (NeuronsStartActive(delta), width_for_share(share, 2, delta)),
+    ):
+        width, held = math.ceil(needed), []
+        for seed in range(draws):
+            network = TwoLayer(width, 2, readout=c, key=jax.random.key(seed))
+            found = lemma.conclude(Start(network, x, y, variances))
+            h = np.asarray(x) @ np.asarray(network.w).T / math.sqrt(2)
+            held.append(found.verdict is Verdict.HOLDS)
+            if isinstance(lemma, SmallLossAtStart):
+                f = np.mean(np.asarray(network.a) * np.tanh(h), axis=1)
+                close(found.numbers["L^0"], 0.5 * np.sum((f - y) ** 2))
+            else:
+                left, right = best_interval(Tanh(), variances.min(), variances.max()).middle
+                close(found.numbers["η̃^0"], np.mean((h > left) & (h < right), axis=1).min())
+                close(found.numbers["K"], share)
+        assert np.mean(held) >= 1 - delta
+
+
+def test_lemma_2_fails_on_an_unlucky_start():
+    network = TwoLayer(4, 1, readout=10.0, key=jax.random.key(0))
+    network = eqx.tree_at(lambda one: one.a, network, jnp.sign(network.w[:, 0]) * 10.0)
+    found = SmallLossAtStart().conclude(Start(network, jnp.array([[1.0]]), np.array([-0.1]), np.ones(1)))
+    assert found.verdict is Verdict.FAILS
+    assert "at most 0.05" in found.why
 
 
 def test_eq_64_lacks_a_factor_n():

@@ -36,6 +36,63 @@ ACCURACY_WITHIN = 0.5  # points: an interval that is wider decides nothing about
 FIGURE_2: Mapping[float | None, float] = {0.0: 6.8e-7, 0.3: 6.8e-7, 0.6: 2.3e-7, 0.7: 1.9e-7, None: 9e-6}
 EPOCH, WIDTHS, SAMPLES = 250, [1024] * 3, 5000
 
+# Test errors of the frequency benchmark by (f_1, f_2) and rank, with everything trained and with frozen features: nine
+# blocks of width 777, so that rank 777 is full rank, and one seed (FREQUENCY_BENCHMARK_TABLES_WITH_FULLRANK.md).
+BENCHMARK: Mapping[tuple[float, float], Mapping[int, tuple[float, float]]] = {
+    (36.0, 12.0): {
+        10: (3.02e-3, 1.41e-3),
+        15: (1.79e-3, 2.27e-3),
+        20: (2.19e-3, 1.48e-3),
+        25: (2.19e-3, 6.68e-4),
+        50: (2.40e-3, 1.18e-3),
+        100: (1.75e-2, 1.41e-3),
+        777: (0.792, 0.372),
+    },
+    (72.0, 24.0): {
+        10: (2.81e-2, 8.93e-4),
+        15: (1.79e-3, 2.06e-3),
+        20: (5.65e-4, 1.78e-3),
+        25: (1.61e-2, 7.95e-4),
+        50: (1.18e-3, 1.87e-3),
+        100: (0.781, 3.40e-5),
+        777: (0.781, 0.781),
+    },
+    (144.0, 48.0): {
+        10: (0.230, 0.322),
+        15: (0.141, 3.94e-2),
+        20: (0.192, 6.42e-4),
+        25: (0.791, 2.74e-3),
+        100: (0.791, 1.50e-5),
+    },
+}
+BENCHMARK_EPOCHS = 10_000  # at most: runs end at a loss of 5e-4
+
+
+def benchmark(pair: tuple[float, float], rank: int, frozen: bool) -> float | None:
+    """Return the test error of the frequency benchmark in one setting, None where there is none."""
+    both = BENCHMARK.get(pair, {}).get(rank)
+    return None if both is None else both[frozen]
+
+
+def in_benchmark(
+    errors: np.ndarray, pair: tuple[float, float], rank: int, frozen: bool, epochs: float
+) -> list[Reference]:
+    """Compare our test errors after so many ``epochs``, by seed, with that of the benchmark, if it has the setting."""
+    theirs = benchmark(pair, rank, frozen)
+    if theirs is None:
+        return []
+    return [
+        compare(
+            "test MSE at the end",
+            errors,
+            theirs,
+            "frequency benchmark in the authors' repository, one seed",
+            setting=f"({pair[0]:g}, {pair[1]:g}), r = {rank}, {'frozen' if frozen else 'trained'} features",
+            log=True,
+            why=f"theirs is after at most {BENCHMARK_EPOCHS:,} epochs" if epochs < BENCHMARK_EPOCHS else "",
+        )
+    ]
+
 
 def table_1(accuracies: Mapping[str, np.ndarray], why: str = "") -> list[Reference]:
     """Compare our test accuracies in per cent, by row and seed, with those of Table 1 and those over several seeds.

@@ -10,10 +10,11 @@ from unlazy.figures import ORDERED
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
 from unlazy.papers._curves import even_steps, label_axes, median_range, plural, titled_canvas
-from unlazy.papers.aiad2026 import setting
+from unlazy.papers.aiad2026 import authors, setting
 from unlazy.papers.aiad2026.probes import odd_share
 from unlazy.papers.aiad2026.setting import LINE, Setting, blocks_of, curve, spelled, target_of
 from unlazy.papers.outcomes import Outcome, increases, near, together, undecided
+from unlazy.papers.references import Reference
 
 # Several seeds on a target that networks do learn, where the paper has one run of each kind on (144, 48).
 _SCALES: dict[Scale, Setting] = {
@@ -101,6 +102,14 @@ class _Symmetry(Panel):
         spike = results[SPIKE]
         values, title = _neuron(spike, _MAPS[blocks_of(spike)][3])
         return [(values, f"(a) {title}"), _channel(run, late), _neuron(run, last)]
+
+    def references(self, results: Results) -> list[Reference]:
+        """Our test error in the printed setting, which is one of the authors' frequency benchmark."""
+        run = results.get(PRINTED[self.frozen])
+        if run is None:
+            return []
+        cell = (target_of(run), option(run, "network.ranks"), self.frozen)
+        return authors.in_benchmark(run["test-loss"].values[:, -1], *cell, epochs=float(setting.epochs_of(run)[-1]))
 
     def draw(self, results: Results) -> Figure:
         run = results.get(PRINTED[self.frozen], results[FROZEN])

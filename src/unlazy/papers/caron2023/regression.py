@@ -98,8 +98,8 @@ _SCALES: dict[bool, dict[Scale, Sizes]] = {  # as printed, and as released
 _TRANSFER: dict[bool, dict[Scale, Any]] = {
     False: {"quick": {"steps": 1000, "samples": 400}, "paper": {"hidden": 64, "steps": 5000, "rate": 1.0}},
     True: {
-        "quick": {"features": [10, 50], "hidden": 16, "steps": 200, "samples": 200},
-        "paper": {"features": [*MANY_COUNTS], "hidden": 64, "steps": 5000},
+        "quick": {"features": [10, 50], "hidden": 16, "steps": 200, "samples": 200, "dtype": "float32"},
+        "paper": {"features": [*MANY_COUNTS], "hidden": 64, "steps": 5000, "dtype": "float32"},
     },
 }
 _SETTING = {

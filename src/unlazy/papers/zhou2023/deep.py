@@ -98,7 +98,10 @@ class ThreeLayers(c.TrainingPanel):
         )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        every = {f"step {self.shown[scale]}": self.trainings[scale]}
+        """Return the training up to the step that is shown; figures 2 and 8 continue that of figure 3."""
+        last, training = self.shown[scale], self.trainings[scale]
+        steps = [step for step in training.steps if step <= last]
+        every = {f"step {last}": dataclasses.replace(training, steps=steps)}
         if self.with_control:
             every[_STANDARD] = dataclasses.replace(self.trainings[scale], standard=True, steps=_CONTROL)
         if self.printed is not None:
@@ -108,9 +111,7 @@ class ThreeLayers(c.TrainingPanel):
     def at_shown(self, results: Results) -> tuple[int, xr.Dataset]:
         """Return the step that is shown, and the run from small weights up to it."""
         step = next(step for step in self.shown.values() if f"step {step}" in results)
-        run = results[f"step {step}"]
-        last = int(np.argmin(np.abs(c.clock(run)[0] - step)))
-        return step, run.isel(time=slice(0, last + 1))
+        return step, results[f"step {step}"]
 
     def claims(self, results: Results) -> list[Claim]:
         step, shown = self.at_shown(results)

@@ -57,6 +57,20 @@ def start_size(activation: Activation, variance: float | np.ndarray) -> np.ndarr
     return abs(float(activation(jnp.zeros(())))) + activation.lipschitz * np.sqrt(variance)
 
 
+def width_for_loss(spread: float, c: float, size: float, n: int, delta: float) -> float:
+    """Compute the m from which on L^0 <= |y|² with probability 1 - δ (Lemma 2), with |y| = ``size`` for n points.
+
+    2 n ĉ² s² log(2n/δ) / ((√2 - 1)² |y|²): c σ(h) is sub-Gaussian with proxy ĉ² s², ``spread`` = s of `start_size`, so
+    that |f(x_a)| <= (√2 - 1) |y| / √n for all a.
+    """
+    return 2 * n * (c * spread / ((math.sqrt(2) - 1) * size)) ** 2 * math.log(2 * n / delta)
+
+
+def width_for_share(share: float, n: int, delta: float) -> float:
+    """Compute the m from which on η̃^0 > K = ``share`` with probability 1 - δ (Lemma 3): log(n/δ) / (2 K²)."""
+    return math.log(n / delta) / (2 * share**2)
+
+
 class Requirements(NamedTuple):
     """What a theorem requires, and the rate that it then guarantees."""
 
@@ -100,10 +114,9 @@ def requirements(
     worse, parts = (4.0, 4) if random else (1.0, 2)
     n, size = y.size, float(np.linalg.norm(y))
     needed_c = 2 * worse * kappa(smallest, largest, interval) * size / share**1.5
-    start = float(start_size(activation, high)) / ((math.sqrt(2) - 1) * size)
     width = max(
-        math.log(parts * n / delta) / (2 * share**2),
-        2 * n * (max(c, needed_c) * start) ** 2 * math.log(2 * parts * n / delta),
+        width_for_share(share, n, delta / parts),
+        width_for_loss(float(start_size(activation, high)), max(c, needed_c), size, n, delta / parts),
     )
     rate = 2 ** (1 / 3) / (2 if random else 1) * c**2 * smallest * interval.slope**2 * share
     return Requirements(interval, share, needed_c, width, rate)

@@ -19,7 +19,7 @@ from unlazy.papers.chen2022.theorems import constants
 from unlazy.papers.chen2022.theorems import setting as s
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory import Example, Finding, Hypothesis, Reading, WithProbability, require_type
-from unlazy.theory.hypotheses import gaussian_start, observed_later, rounding
+from unlazy.theory.hypotheses import observed_later, rounding
 
 Promise = tuple[s.Setting, constants.Requirements]  # a run in the paper's units, and what is required and guaranteed
 
@@ -126,14 +126,10 @@ class ThreeLayers(_RandomFeatures):
 
 
 def _start(setting: s.Setting) -> Iterator[Hypothesis]:
-    """Require Assumption 3, as far as numbers can show it: independent neurons with h_i ~ N(0, G)."""
-    network, w = setting.network, np.asarray(setting.network.w, float)
-    features = w.shape[1]
-    size = float(features) ** (2 * network.scaling.feature) * features
-    yield Hypothesis("pre-activations with covariance G at the start", abs(size - 1) < 1e-6, size, 1)
-    yield from gaussian_start(w, "neurons")
+    """Require Assumption 3, targets and a Lipschitz activation."""
+    yield from s.independent_neurons(setting.network)
     yield Hypothesis("targets that are not all 0", bool(np.any(setting.y)))
-    yield s.lipschitz(network.activation)
+    yield s.lipschitz(setting.network.activation)
 
 
 def _near_its_limit(

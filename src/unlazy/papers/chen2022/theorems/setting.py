@@ -13,7 +13,7 @@ paper's time m times as slow. The rates of the theorems are multiplied by τ.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import jax
@@ -29,7 +29,14 @@ from unlazy.networks import Anchored, Infinite, Network, RandomLayers, TwoLayer
 from unlazy.probes import Probe, TrainLoss
 from unlazy.theory import Hypothesis, Reading, require, require_type, through
 from unlazy.theory.decay import Fall
-from unlazy.theory.hypotheses import gradient_flow, relative_error, rounding, rounding_error, squared_loss
+from unlazy.theory.hypotheses import (
+    gaussian_start,
+    gradient_flow,
+    relative_error,
+    rounding,
+    rounding_error,
+    squared_loss,
+)
 
 AUTHORS = "Chen, Vanden-Eijnden, Bruna (2022)"
 TWO_LAYERS = "a two-layer network: a trained layer on an embedding"
@@ -116,7 +123,7 @@ def read(run: Trajectory) -> Reading[Setting]:
         run=run,
         network=network,
         y=y,
-        c=m * float(network.s[0]) * float(jnp.abs(network.a[0])),
+        c=readout(network),
         slope=slope,
         speed=network.rates().w * network.factor() ** 2 * features * slope / m,
         gram=matrix,
@@ -134,6 +141,20 @@ def one_size(network: TwoLayer) -> Hypothesis:
     return Hypothesis(
         "one output, frozen read-outs ±c, nodes of equal scale", bool(alike and not network.train_readout)
     )
+
+
+def readout(network: TwoLayer) -> float:
+    """Return ĉ = m s |a| of a network whose read-outs and nodes have one size."""
+    return network.width * float(network.s[0]) * float(jnp.abs(network.a[0]))
+
+
+def independent_neurons(network: TwoLayer) -> Iterator[Hypothesis]:
+    """Require Assumption 3, as far as numbers can show it: independent neurons with h_i ~ N(0, G)."""
+    w = np.asarray(network.w, float)
+    features = w.shape[1]
+    size = float(features) ** (2 * network.scaling.feature) * features
+    yield Hypothesis("pre-activations with covariance G at the start", abs(size - 1) < 1e-6, size, 1)
+    yield from gaussian_start(w, "neurons")
 
 
 def lipschitz(activation: Activation) -> Hypothesis:
