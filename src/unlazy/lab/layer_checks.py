@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Literal
 
 import numpy as np
 
+from unlazy._errors import UserError
 from unlazy.lab.slopes import HALFWAY, Slope
 from unlazy.theory import abc
 
 FORWARD, UPDATE, DECAY = "forward", "update", "decay"
+
+Kind = Literal["input", "hidden", "output"]  # by which of its two sizes, inputs and units, grow with the width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +25,12 @@ class LayerCheck:
     ----------
     measured
         Powers of the width: "size" of the pre-activations at the start, "change" after some steps, "own" change by the
-        layer's own first update, and the ratios "forward", "update" and "decay" that the verdict rests on.
+        layer's own first update, and the factors "forward", "update" and "decay" that the verdict rests on.
     predicted
         The exponents that the parameterisation predicts for them.
     fault
-        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them.
+        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them; or
+        "size at the start", if that is off though no factor of any layer is.
     hint
         What to do about it, in a sentence.
     decided
@@ -39,24 +44,48 @@ class LayerCheck:
     decided: bool
 
 
+def places_of(theory: abc.Parameterisation, kinds: Mapping[str, Kind]) -> dict[str, int]:
+    """Return for each weight which one of a parameterisation it corresponds to.
+
+    Weights that are a chain as long as that of the parameterisation correspond to it one by one. Otherwise, as with
+    attention, each corresponds to the weight of its kind; hidden weights must then all have the same exponents.
+
+    Parameters
+    ----------
+    theory
+        The parameterisation.
+    kinds
+        The kind of each weight, from the first to the last.
+    """
+    last = len(theory.a) - 1
+    if list(kinds.values()) == ["input", *["hidden"] * (last - 1), "output"]:
+        return {name: place for place, name in enumerate(kinds)}
+    decay = theory.decay if isinstance(theory.decay, tuple) else (theory.decay,) * (last + 1)
+    hidden = set(list(zip(theory.a, theory.b, theory.rates, decay, strict=True))[1:last])
+    if "hidden" in kinds.values() and len(hidden) != 1:
+        named = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise UserError(
+            f"The weights of the model are {named}, and the parameterisation has exponents of {last + 1}: give one "
+            f"with {len(kinds)} if each layer feeds the next one, or else one whose hidden layers have equal exponents."
+        )
+    return {name: {"input": 0, "hidden": 1, "output": last}[kind] for name, kind in kinds.items()}
+
+
 def predicted_exponents(theory: abc.Parameterisation, place: int) -> dict[str, float]:
     """Return the exponents that a parameterisation predicts for one layer."""
     layer, wide = theory.layers()[place], 1.0 if place else 0.0
-    a, c, x = theory.a[place], theory.rates[place], theory.layers()[place - 1].size if place else 0.0
-    update = wide / 2 + x - a - c if theory.optimiser == "adam" else wide + 2 * x - 2 * a - c
+    a, b, c = theory.a[place], theory.b[place], theory.rates[place]
     return {
         "size": layer.size,
         "change": layer.change,
         "own": layer.own,
-        FORWARD: layer.size,
-        UPDATE: update,
+        FORWARD: wide / 2 - a - b,
+        UPDATE: wide / 2 - a - c if theory.optimiser == "adam" else wide - 2 * a - c,
         DECAY: 0.0 if layer.decay is None else layer.decay,
     }
 
 
-def judge_layer(
-    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: float = 0.0
-) -> LayerCheck:
+def judge_layer(measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool) -> LayerCheck:
     """Say what is off in one layer, if anything is.
 
     With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
@@ -70,16 +99,9 @@ def judge_layer(
         The predicted exponents.
     adam
         Whether updates do not depend on the size of gradients.
-    below
-        By how much the exponent of the size of the layer below is off.
     """
     predicted = {name: value for name, value in predicted.items() if name in measured}
-    factors = {FORWARD: 1, UPDATE: 1 if adam else 2, DECAY: 0}  # powers of |x| in each
-    off = {
-        name: deviation(measured[name], predicted[name], power * below)
-        for name, power in factors.items()
-        if name in measured
-    }
+    off = {name: deviation(measured[name], predicted[name]) for name in (FORWARD, UPDATE, DECAY) if name in measured}
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
     faults, hints = [], []
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
@@ -97,17 +119,42 @@ def judge_layer(
     return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
 
 
-def deviation(slope: Slope, predicted: float, inherited: float = 0.0) -> float | None:
-    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that is not certain."""
+def judge_sizes(layers: Mapping[str, LayerCheck], readouts: Collection[str]) -> dict[str, LayerCheck]:
+    """Name the first layer whose size at the start is off, if no factor of any layer is and all sizes should stay.
+
+    Something that is not a weight of a layer makes it so: embeddings, biases, normalisation, sums over the width.
+    Read-outs may be of any size that does not grow.
+
+    Parameters
+    ----------
+    layers
+        The checks of all layers, from the first to the last.
+    readouts
+        The names of those that are read-outs.
+    """
+    found = dict(layers)
+    stable = all(name in readouts or not one.predicted["size"] for name, one in layers.items())
+    if not stable or any(one.fault for one in layers.values()):
+        return found
+    for name, one in layers.items():
+        off = deviation(one.measured["size"], 0.0) or 0.0
+        if off > 0 or (off and name not in readouts):
+            hint = (
+                f"Its size is off by m^{off:.1f} though no weight is: look at embeddings, biases, normalisation and "
+                "sums over the width before it."
+            )
+            found[name] = dataclasses.replace(one, fault="size at the start", hint=hint)
+            break
+    return found
+
+
+def deviation(slope: Slope, predicted: float) -> float | None:
+    """Return by how much an exponent is off: 0 if by less than 1/4, None if that is not certain."""
     if not slope.values.any():  # all are 0: a read-out that starts at 0 is right at any width
         return 0.0
     if np.isnan(slope.exponent):
         return None
-    nearest = float(np.clip(slope.exponent - predicted, min(0.0, inherited), max(0.0, inherited)))
-    if inherited < 0:
-        nearest = inherited  # small inputs are passed on as they are
-    wanted = predicted + nearest
-    distance = slope.exponent - wanted
+    distance = slope.exponent - predicted
     if abs(distance) <= HALFWAY:
-        return 0.0 if max(slope.high - wanted, wanted - slope.low) < 2 * HALFWAY else None
-    return distance if not slope.low <= wanted <= slope.high else None
+        return 0.0 if max(slope.high - predicted, predicted - slope.low) < 2 * HALFWAY else None
+    return distance if not slope.low <= predicted <= slope.high else None
