@@ -121,6 +121,7 @@ def noise(width, key):
     ("make", "words"),
     [
         (None, "not a function"),
+        (lambda width, key: 1 / 0, r"make\(4, key\) failed \(ZeroDivisionError: division by zero\)"),
         (lambda width: None, r"<lambda>\(width\) cannot be called as make\(width, key\) \(too many positional"),
         (batch_norm, "training changes by other means than gradients: give state='freeze'"),
         (noise, "key=0"),
@@ -259,7 +260,7 @@ def transformer(off="", place=""):
         ("std", "q", {"q": "initialisation"}),
         ("rate", "k", {"k": "learning rate"}),
         ("factor", "v", {"v": "forward multiplier"}),
-        ("std", "where", {"k": "size at the start"}),
+        ("std", "where", {"q": "forward multiplier"}),
     ],
 )
 def test_layers_need_not_be_a_chain(off, place, faults):
@@ -274,7 +275,11 @@ def test_layers_need_not_be_a_chain(off, place, faults):
 def test_weights_whose_multipliers_are_unknown_are_named():
     def make(m, key):
         w, a = jax.random.normal(key, (INPUTS, m)), jnp.zeros(m)
-        apply = lambda p, x: jnp.tanh(x @ (p["w"] / jnp.linalg.norm(p["w"], axis=0))) @ p["a"] / m  # noqa: E731
+
+        def apply(p, x):
+            unit = p["w"] / jnp.linalg.norm(p["w"], axis=0, keepdims=True)
+            return jnp.tanh(x @ unit) @ p["a"] / m
+
         return unlazy.wrap(apply, {"w": w, "a": a}, rates={"w": m, "a": m})
 
     found = coordinate_check(make, DATA, (8, 32), steps=1, seeds=2)
@@ -319,6 +324,14 @@ def test_weight_decay_that_does_not_grow_with_the_width_is_found():
         mlp(usual), DATA, (32, 128), flow=unlazy.Descent(rate=0.01, optimiser=decayed), steps=1, parameterisation=usual
     )
     assert found.faults == {"1": "weight decay", "2": "weight decay"}, found
+
+
+def test_weight_decay_is_not_taken_for_a_learning_rate():
+    """Of SGD in μP gradients fall with the width, so that decay makes up more and more of the change."""
+    decayed = unlazy.flows.Transform(optax.add_decayed_weights(1.0))
+    flow = unlazy.Descent(rate=0.01, optimiser=decayed)
+    found = coordinate_check(mlp(abc.maximal_update(1)), DATA, (32, 128), flow=flow, steps=1, seeds=2)
+    assert found.verdict == "RIGHT", found
 
 
 def test_two_checkpoints():

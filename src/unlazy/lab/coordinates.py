@@ -3,17 +3,21 @@
 The coordinate check of Yang et al. (2022) compares how the sizes of pre-activations, and their changes after a few
 steps, depend on the width. Errors spread from the layer where they are made: a wrong multiplier of the read-out changes
 the updates of all layers below it. To name the layer, `coordinate_check` also measures factors that belong to one layer
-alone. Write W = α w for the weights of a layer of d inputs, with the forward multiplier α of order m^(-a), w of order
-m^(-b), and the learning rate of order m^(-c); and n = 1 where d grows with the width, 0 where it does not. Then
+alone.
 
-    forward  α √d |w|               is of order  m^(n/2 - (a + b)),
-    update   α² d |Δw| / |∇_w L|    of order     m^(n - (2a + c))     for SGD,
-             α √d |Δw|              of order     m^(n/2 - (a + c))    for Adam,
+Write W = α w for the weights of a layer of d inputs x, with the forward multiplier α of order m^(-a), w of
+order m^(-b), and the learning rate of order m^(-c); and n = 1 where d grows with the width, 0 where it does not. Then
 
-with root mean squares |·| and the change Δw in the first step. These combinations of a, b and c are all that matters
-(`Parameterisation.shifted`): the first is the size of W x, the second that of the aligned change of it, per size of the
-inputs. α is measured by what the layer does with random weights, so that it does not matter where a model has its
-multipliers, and how its layers are connected. Weight decay shrinks w in each step by a share of order m^(-(c + d)),
+    forward  α √d |x| |w|              is of order  |x|  m^(n/2 - (a + b)),
+    update   α² d |x|² |Δw| / |∇_w L|  of order     |x|² m^(n - (2a + c))     for SGD,
+             α √d |x| |Δw|             of order     |x|  m^(n/2 - (a + c))    for Adam,
+
+with root mean squares |·| and the change Δw in the first step, but not by weight decay. These combinations of a, b and
+c are all that matters (`Parameterisation.shifted`): the first is the size of W x, the second that of its change.
+α is measured by what the layer does with random weights, so that it does not matter where a model has its multipliers.
+If pre-activations of earlier layers are off by m^δ, then x is off by the same power where that is small or the
+activation is homogeneous, by less where a bounded activation saturates, and not at all if the layer does not depend on
+them: all powers between 0 and δ are allowed for. Weight decay shrinks w in each step by a share of order m^(-(c + d)),
 with d the exponent of the decay, which neither sizes nor changes show.
 """
 
@@ -43,8 +47,8 @@ from unlazy.lab.layer_checks import (
     UPDATE,
     Kind,
     LayerCheck,
+    deviation,
     judge_layer,
-    judge_sizes,
     places_of,
     predicted_exponents,
 )
@@ -166,7 +170,7 @@ def coordinate_check(
 
     Only exponents of the width are judged. A factor that does not depend on the width, or an exponent that is off by
     less than 1/4, is not noticed. Checked are weights that data are multiplied with; of embeddings, biases and
-    normalisation only what they do to the sizes of the layers.
+    normalisation only what they do to the inputs of the layers.
 
     Parameters
     ----------
@@ -214,15 +218,16 @@ def coordinate_check(
         raise UserError("The model has other layers at other widths: make must change nothing but their sizes.")
     kinds = _kinds(rows[0][0], rows[-1][0])
     theory = parameterisation or abc.maximal_update(max(2, len(kinds) - 1), "adam" if adam else "sgd")
-    layers = {}
+    layers, below = {}, [0.0]  # by how much sizes are off
     for name, place in places_of(theory, kinds).items():
         slopes = {
             what: fit_slope(widths, np.array([[run[name][what] for run in row] for row in rows]))
             for what in rows[0][0][name]
             if what not in (_INPUTS, _UNITS)
         }
-        layers[name] = judge_layer(slopes, predicted_exponents(theory, place), adam)
-    layers = judge_sizes(layers, [name for name, kind in kinds.items() if kind == "output"])
+        predicted = predicted_exponents(theory, place)
+        layers[name] = judge_layer(slopes, predicted, adam, (min(below), max(below)))
+        below.append(deviation(slopes[FORWARD], predicted[FORWARD]) or 0.0)
     settings = {"data": data.name, "flow": repr(chosen), "widths": list(widths), "seeds": seeds, "steps": steps}
     left = {"not checked": [name for name in names if name not in kinds]} if len(kinds) < len(names) else {}
     return CoordinateCheck(layers, settings | {"parameterisation": repr(theory)} | left)
@@ -266,7 +271,7 @@ def _of_seed(
     before, after = _traced(network, data.x), _traced(last, data.x)
     slopes = _leaves(_gradient(network, data, flow.loss))
     start, stepped = _leaves(split_trained(network)[0]), _leaves(split_trained(first)[0])
-    shrinks, rates = _decays(network, flow), _leaves(trained_rates(network))
+    decays, rates = _decays(network, flow), _leaves(trained_rates(network))
     found: dict[str, dict[str, float]] = {}
     for name, layer in before.items():
         units, inputs = layer.weights.shape
@@ -277,15 +282,17 @@ def _of_seed(
         if multiplier is None:
             continue
         own = _traced(_with_leaf(network, name, stepped[name]), data.x)[name]
-        step, slope, response = _rms(stepped[name] - start[name]), _rms(slopes[name]), multiplier * inputs**0.5
+        size, slope = _rms(start[name]), _rms(slopes[name])
+        response = multiplier * inputs**0.5 * _rms(layer.inputs)
+        step, shrink = _rms(stepped[name] - start[name] - decays[name]), _rms(decays[name])
         pace = step / slope if slope else float(flow.rate) * rates[name]
         one |= {
             "size": _rms(layer.preactivations),
             "change": _rms(after[name].preactivations - layer.preactivations),
             "own": _rms(own.preactivations - layer.preactivations),
-            FORWARD: response * _rms(start[name]),
+            FORWARD: response * size,
             UPDATE: response * step if adam else response**2 * pace,
-        } | ({DECAY: shrinks[name]} if shrinks.get(name) else {})
+        } | ({DECAY: shrink / size} if shrink and size else {})
     if not any(FORWARD in one for one in found.values()):
         raise UserError("No trained weight of this model is multiplied with data, so that it has no layers to check.")
     return found
@@ -331,13 +338,10 @@ def _with_leaf(network: Network, name: str, value: Any) -> Network:
     return jax.tree_util.tree_map_with_path(lambda path, leaf: value if leaf_name(path) == name else leaf, network)
 
 
-def _decays(network: Network, flow: Descent) -> dict[str, float]:
-    """Return the relative shrinkage of each array in a step in which all gradients are 0."""
+def _decays(network: Network, flow: Descent) -> dict[str, Any]:
+    """Return the change of each array in a step in which all gradients are 0, which is that by weight decay."""
     trained: Any = split_trained(network)[0]
     transform = flow.optimiser.transform()
     direction, _ = transform.update(jax.tree.map(jnp.zeros_like, trained), transform.init(trained), trained)
-    steps, arrays, rates = _leaves(direction), _leaves(trained), _leaves(trained_rates(network))
-    return {
-        name: float(flow.rate) * rates[name] * _rms(step) / max(_rms(arrays[name]), np.finfo(float).tiny)
-        for name, step in steps.items()
-    }
+    rates = _leaves(trained_rates(network))
+    return {name: -float(flow.rate) * rates[name] * step for name, step in _leaves(direction).items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,7 @@ class LayerCheck:
     predicted
         The exponents that the parameterisation predicts for them.
     fault
-        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them; or
-        "size at the start", if that is off though no factor of any layer is.
+        What is off: "", "initialisation", "forward multiplier", "learning rate", "weight decay", or several of them.
     hint
         What to do about it, in a sentence.
     decided
@@ -75,17 +74,20 @@ def predicted_exponents(theory: abc.Parameterisation, place: int) -> dict[str, f
     """Return the exponents that a parameterisation predicts for one layer."""
     layer, wide = theory.layers()[place], 1.0 if place else 0.0
     a, b, c = theory.a[place], theory.b[place], theory.rates[place]
+    x = theory.layers()[place - 1].size if place else 0.0
     return {
         "size": layer.size,
         "change": layer.change,
         "own": layer.own,
-        FORWARD: wide / 2 - a - b,
-        UPDATE: wide / 2 - a - c if theory.optimiser == "adam" else wide - 2 * a - c,
+        FORWARD: x + wide / 2 - a - b,
+        UPDATE: x + wide / 2 - a - c if theory.optimiser == "adam" else 2 * x + wide - 2 * a - c,
         DECAY: 0.0 if layer.decay is None else layer.decay,
     }
 
 
-def judge_layer(measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool) -> LayerCheck:
+def judge_layer(
+    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: tuple[float, float] = (0.0, 0.0)
+) -> LayerCheck:
     """Say what is off in one layer, if anything is.
 
     With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
@@ -99,13 +101,23 @@ def judge_layer(measured: dict[str, Slope], predicted: Mapping[str, float], adam
         The predicted exponents.
     adam
         Whether updates do not depend on the size of gradients.
+    below
+        The least and the greatest exponent by which the sizes of earlier layers are off, of which it may inherit any.
     """
     predicted = {name: value for name, value in predicted.items() if name in measured}
-    off = {name: deviation(measured[name], predicted[name]) for name in (FORWARD, UPDATE, DECAY) if name in measured}
+    size = measured[FORWARD].exponent
+    inherited = 0.0 if np.isnan(size) else float(np.clip(size - predicted[FORWARD], *below))
+    powers = {FORWARD: 1, UPDATE: 1 if adam else 2, DECAY: 0}  # of |x| in each
+    off = {
+        name: deviation(measured[name], predicted[name] + power * inherited)
+        for name, power in powers.items()
+        if name in measured
+    }
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
     faults, hints = [], []
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        faults, hints = ["forward multiplier"], [f"multiply its forward multiplier by m^{-phi:.1f}"]
+        hints = [f"multiply its forward multiplier, or whatever else makes its inputs, by m^{-phi:.1f}"]
+        faults = ["forward multiplier"]
     elif phi:
         faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
     if gamma and "forward multiplier" not in faults:
@@ -117,35 +129,6 @@ def judge_layer(measured: dict[str, Slope], predicted: Mapping[str, float], adam
     hint = "; ".join(hints) or ("" if decided else "more seeds or larger widths are needed to tell")
     sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."
     return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
-
-
-def judge_sizes(layers: Mapping[str, LayerCheck], readouts: Collection[str]) -> dict[str, LayerCheck]:
-    """Name the first layer whose size at the start is off, if no factor of any layer is and all sizes should stay.
-
-    Something that is not a weight of a layer makes it so: embeddings, biases, normalisation, sums over the width.
-    Read-outs may be of any size that does not grow.
-
-    Parameters
-    ----------
-    layers
-        The checks of all layers, from the first to the last.
-    readouts
-        The names of those that are read-outs.
-    """
-    found = dict(layers)
-    stable = all(name in readouts or not one.predicted["size"] for name, one in layers.items())
-    if not stable or any(one.fault for one in layers.values()):
-        return found
-    for name, one in layers.items():
-        off = deviation(one.measured["size"], 0.0) or 0.0
-        if off > 0 or (off and name not in readouts):
-            hint = (
-                f"Its size is off by m^{off:.1f} though no weight is: look at embeddings, biases, normalisation and "
-                "sums over the width before it."
-            )
-            found[name] = dataclasses.replace(one, fault="size at the start", hint=hint)
-            break
-    return found
 
 
 def deviation(slope: Slope, predicted: float) -> float | None:

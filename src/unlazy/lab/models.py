@@ -50,7 +50,14 @@ def make_models(
     _check_call(make)
     models: list[Network] = []
     for seed in range(seeds):
-        made = make(width, jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width))
+        one = jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width)
+        try:
+            made = make(width, one)
+        except UserError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise UserError(f"make({width}, key) failed ({said}): call it by itself to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
         models.append(_network(made, f"make({width}, key)"))
