@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +68,8 @@ def sealed(content: bytes) -> bytes:
     return content + hashlib.sha256(content).digest()
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a file ends with the digest of what comes before, or was written without one.
+def is_whole(path: Path) -> bool | None:
+    """Whether a file ends with the digest of what comes before; None if it was written without one.
 
     Parameters
     ----------
@@ -78,11 +78,25 @@ def is_whole(path: Path) -> bool:
     """
     with open(path, "rb") as file:
         if not path.stat().st_size:
-            return True
+            return None
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
             if content.find(_MARK) < 0:
-                return True
+                return None
             return hashlib.sha256(view[:-32]).digest() == content[-32:]
+
+
+def read_attributes(path: Path, names: Iterable[str]) -> dict[str, Any]:
+    """Return some attributes of a file that ends with the right digest, and none of any other file.
+
+    Parameters
+    ----------
+    path, names
+        The file and the names of attributes; those that it has not are left out.
+    """
+    if not is_whole(path):
+        return {}
+    with h5py.File(path, "r") as file:
+        return {name: file.attrs[name] for name in names if name in file.attrs}
 
 
 def read(path: Path, inspect: Callable[[str, Any], None] = lambda name, stored: None) -> xr.Dataset:

@@ -53,6 +53,9 @@ def main():
                 rows, wrong = trial(range(count), given.seed, Path(place))
             else:
                 rows, wrong = in_lanes(trial, count, given.seed, Path(place), given.lanes)
+        done = sum(row.get("trials", 0) for row in rows)
+        if done < count:
+            wrong.append(f"{part}: only {done} trials of {count}")
         after = os.times()
         spent = sum(after[:4]) - sum(before[:4])
         print(f"\n{part}: {time.monotonic() - begun:.0f} s, of which {spent:.0f} s of computing on {CORES} cores")

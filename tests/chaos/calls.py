@@ -294,4 +294,5 @@ def calls(numbers, seed, place):
         tally[result] += 1
         if result not in ("fine", "refused"):
             wrong.append(f"call {number}: {result}: {words}")
+    wrong += patient.tracebacks
     return [{"what": "random calls", "trials": tally.total()} | dict(tally) | {"peak MiB": patient.peak}], wrong

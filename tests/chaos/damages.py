@@ -8,19 +8,31 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from forked import Kill, Limits, Patient, command, recipe
+import jax
+import numpy as np
+from forked import Kill, Limits, Patient, bits, command, recipe
 
 from unlazy._errors import UserError
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Manifest, read_run, tracks
 from unlazy.lab.certificates import read_certificates
 from unlazy.lab.identity import identify
-from unlazy.lab.recipe import read
+from unlazy.lab.recipe import instantiate, read
 from unlazy.report.diagnoses import read_diagnosis
 from unlazy.report.record import read_record
 
 MOST = 400  # trials in one process
 SECONDS = 60.0  # of computing for one trial
+# The kinds of files that commands read, and have to name if they are damaged.
+SEEN = {
+    "report": {"run", "certificates", "record", "figure", "diagnosis", "sweep"},
+    "watch": {"run", "checkpoint"},
+    "cite": {"run", "record"},
+    "verify": {"run", "track", "checkpoint", "certificates", "record", "figure", "diagnosis", "sweep"},
+    "run": {"run"},
+    "panels": {"record"},
+    "reproduce": set(),
+}
 SHARE_OF_COMMANDS = 0.02  # of the trials are seen by commands too, which takes longer
 
 
@@ -109,7 +121,14 @@ def _prepare(place, wrong):
         "sweep": Manifest.read,
     }
     found = {kind: (path, readers[kind]) for kind, path in one.items() if path is not None}
-    return found | {"data": (place / "data.csv", lambda path: identify(read(own)).trajectories)}
+    return found | {"data": (place / "data.csv", lambda path: (identify(read(own)).trajectories, _data(read(own))))}
+
+
+def _data(recipe):
+    """Return the data of a recipe that a run would be trained on."""
+    with jax.enable_x64(True):
+        data = instantiate(recipe, recipe.all_seeds).data[0]
+    return [(str(one.dtype), one.shape, np.asarray(one).tobytes()) for one in jax.tree.leaves(data)]
 
 
 def _run(path):
@@ -122,7 +141,22 @@ def _track(path):
     track = tracks.load(path)
     leaves = [tracks.leaves_of(track, some) for some in (*track.snapshots.values(), track.state)]
     whole = [[one.tobytes() for one in some] for some in leaves]
-    return whole, repr(track.observed), track.asked.tobytes(), track.reached.tobytes(), track.counters, track.status
+    observed = {
+        name: {
+            index: {part: (one.dtype.str, one.shape, one.tobytes()) for part, one in parts.items()}
+            for index, parts in some.items()
+        }
+        for name, some in track.observed.items()
+    }
+    return (
+        whole,
+        observed,
+        track.snapshots.keys(),
+        track.asked.tobytes(),
+        track.reached.tobytes(),
+        track.counters,
+        track.status,
+    )
 
 
 def _damage(whole, chance):
@@ -157,8 +191,10 @@ def _trial(kinds, originals, chance):
     path.write_bytes(data)
     try:
         seen = reader(path)
-        # Changed data are other data: what was stored for the old ones is not asked for any more.
-        return kind, "no effect" if seen == value else "noticed" if kind == "data" else "silently wrong", how
+        if kind == "data":  # changed numbers are other data: what was stored for the old ones is not asked for any more
+            same = [one == other for one, other in zip(seen, value, strict=True)]
+            return kind, "noticed" if not same[0] else "no effect" if same[1] else "silently wrong", how
+        return kind, "no effect" if seen == value else "silently wrong", how
     except UserError as error:
         if path.name.partition(".")[0].partition("-")[0] in str(error):
             return kind, "noticed", how
@@ -182,23 +218,41 @@ def _commands(kinds, chance, count, place, wrong):
         ["panels", "-o", "runs"],
         ["reproduce", "tiny_panel:fig1", "-o", "runs"],
     )
+    expected = bits(place / "runs")
     for _ in range(count):
         kind = chance.choice(sorted(set(kinds) - {"data"}))
-        path = kinds[kind][0]
+        path, reader = kinds[kind]
         copy = place / "copy"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(place / "runs", copy / "runs")
         shutil.copy(place / "tiny.toml", copy)
         target = copy / "runs" / path.relative_to(place / "runs")
         target.write_bytes(_damage(path.read_bytes(), chance)[0])
+        try:
+            damaged = reader(target) is None
+        except (UserError, ValueError):
+            damaged = True
         arguments = chance.choice(calls)
         ended = command(arguments, copy, Limits())
         tally["trials"] += 1
         allowed = {0, 1, 2} if arguments[0] in ("run", "reproduce", "verify") else {0, 1}
-        if ended.status in allowed and not ended.traceback and not ended.hung:
-            tally["noticed" if target.name.partition(".")[0] in ended.output else "no effect"] += 1
-        else:
-            tally["crash"] += 1
-            wrong.append(f"{arguments[0]} beside a damaged {kind}: status {ended.status}: {ended.output[-500:]}")
+        named = target.name.partition(".")[0].partition("-")[0] in ended.output
+        why = ""
+        if ended.status not in allowed or ended.traceback or ended.hung:
+            why = f"status {ended.status}"
+        elif damaged and not named and kind in SEEN[arguments[0]]:
+            why = "not named"
+        elif arguments[0] == "verify" and (ended.status == 1) != damaged:
+            why = f"status {ended.status}, although it is {'damaged' if damaged else 'whole'}"
+        elif (
+            arguments[0] in ("run", "reproduce")
+            and ended.status == 0
+            and not damaged
+            and bits(copy / "runs") != expected
+        ):
+            why = "other bits"
+        tally["crash" if why else "noticed" if damaged and named else "no effect"] += 1
+        if why:
+            wrong.append(f"{arguments[0]} beside a damaged {kind}: {why}: {ended.output[-500:]}")
     os.chdir(place)
     return {"what": "seen by commands"} | dict(tally)

@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from jax._src import xla_bridge
+
 import unlazy.flows.driver as driver
 from unlazy._listing import listing
 from unlazy.cli import main
@@ -42,9 +44,12 @@ class Outcome:
     output: str
     seconds: float  # from its start to its end
     computed: float = 0.0  # seconds of computing in all
-    after: float = 0.0  # seconds of computing after it was sent a signal; all of them, if it sent it itself
+    after: float = 0.0  # seconds of computing after it was sent its last signal; all of them, if it sent it itself
     hung: bool = False
     sent: bool = False  # whether the signal was sent before it had ended
+    asked: bool = False  # whether the command was dealing with signals itself when it was sent
+    twice: bool = False  # whether it was sent a second time
+    left: int = 0  # processes that it had started, and that have not ended
 
     @property
     def traceback(self):
@@ -58,7 +63,7 @@ class Limits:
     seconds: float = 120.0  # of computing
     memory: int | None = None
     file: int | None = None  # bytes of a file, as on a full disk
-    checkpoints: float = 0.1  # seconds between two of them
+    checkpoints: float | None = 0.1  # seconds between two of them, and slices of 20 ms; None: what users have
 
 
 @dataclasses.dataclass
@@ -69,13 +74,14 @@ class Kill:
     delay: float | None = None
     operation: int | None = None  # the number of the operation, counted from 1
     share: float = 1.0  # if the operation ends a write: the share of the bytes that are in the file by then
+    again: float | None = None  # seconds after which it is sent a second time
     sent: mmap.mmap = dataclasses.field(default_factory=lambda: mmap.mmap(-1, 1))  # shared with the process
 
 
 def command(arguments, cwd, limits=Limits(), kill=None, count=None):  # noqa: B008
     """Call a command and wait until it ends."""
     call = lambda: main([str(one) for one in arguments])  # noqa: E731
-    return finish(start(call, cwd, limits, kill, count), limits, kill)
+    return finish(start(call, cwd, limits, kill, count), limits, kill, cwd)
 
 
 def real_command(arguments, cwd, limits=Limits(), kill=None):  # noqa: B008
@@ -90,13 +96,14 @@ def real_command(arguments, cwd, limits=Limits(), kill=None):  # noqa: B008
         env=os.environ | {"PYTHONPATH": os.pathsep.join(one for one in sys.path if one)},
     )
     process.returncode = 0  # `finish` waits for it
-    return finish((process.pid, output, time.monotonic()), limits, kill)
+    return finish((process.pid, output, time.monotonic()), limits, kill, cwd)
 
 
 def start(call, cwd, limits=Limits(), kill=None, count=None):  # noqa: B008
     """Fork a process that calls something; return what `finish` needs."""
     output = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `finish`)
     sys.stdout.flush(), sys.stderr.flush()
+    assert not xla_bridge.backends_are_initialized()
     child = os.fork()
     if child == 0:
         _child(call, cwd, limits, output, kill, count)
@@ -111,8 +118,8 @@ def _child(call, cwd, limits, output, kill, count):
         os.dup2(output.fileno(), 1), os.dup2(output.fileno(), 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         gc.enable()  # as in any other process: JAX runs code of its own in each collection
-        driver._CHECKPOINT_SECONDS = limits.checkpoints
-        driver._SLICE_SECONDS = 0.02
+        if limits.checkpoints is not None:
+            driver._CHECKPOINT_SECONDS, driver._SLICE_SECONDS = limits.checkpoints, 0.02
         if limits.memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
         if limits.file is not None:
@@ -149,7 +156,7 @@ def _watch_files(folder, kill, count):
     done = 0
 
     def send():
-        kill.sent[0] = 1
+        kill.sent[0] = 1 if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL else 2
         os.kill(os.getpid(), kill.number)
 
     def counted(operation):
@@ -176,36 +183,84 @@ def _watch_files(folder, kill, count):
         return call
 
     fsync = os.fsync
-    for name in ("open", "fsync", "replace", "unlink"):
+    for name in ("open", "fsync", "replace", "link", "unlink"):
         setattr(os, name, counted(getattr(os, name)))
 
 
-def finish(started, limits=Limits(), kill=None):  # noqa: B008
-    """Wait for a process, send it a signal on the way, and end it when it computes for too long or hangs."""
+def finish(started, limits=Limits(), kill=None, cwd=None):  # noqa: B008
+    """Wait for a process, send it a signal on the way, and end it when it computes for too long or hangs.
+
+    Processes that it started in the folder ``cwd`` have to end soon after it.
+    """
     child, output, begun = started
-    sent, hung, at_signal, quiet, last = False, False, 0.0, begun, -1.0
+    sent, asked, hung, at_signal, quiet, last = 0.0, False, False, 0.0, begun, -1.0
+    again = None if kill is None else kill.again
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)
         now = time.monotonic()
         if ended:
             break
         if not sent and kill is not None and kill.delay is not None and now - begun >= kill.delay:
-            at_signal = computed(child)
+            at_signal, before = computed(child), _catches(child)
             os.kill(child, kill.number)
-            sent = True
+            sent, asked = now, before and _catches(child)
+        elif sent and again is not None and now - sent >= again:
+            at_signal, again = computed(child), None
+            os.kill(child, kill.number)
         if not hung and (spent := computed(child)) != last:
             quiet, last = now, spent
             hung = spent > limits.seconds
         if hung or now - quiet > SILENT:
             hung = True
             os.kill(child, signal.SIGKILL)
-        time.sleep(0.02 if kill is None or sent else 0.002)
+        time.sleep(0.02 if kill is None or (sent and again is None) else 0.002)
     output.seek(0)
     text = output.read().decode(errors="replace")
     output.close()
-    total, sent = used.ru_utime + used.ru_stime, sent or (kill is not None and kill.sent[0] == 1)
-    after = total - at_signal if sent else 0.0
-    return Outcome(os.waitstatus_to_exitcode(status), text, now - begun, total, after, hung, sent)
+    total = used.ru_utime + used.ru_stime
+    if kill is not None and kill.sent[0]:
+        sent, asked = now, kill.sent[0] == 2
+    return Outcome(
+        os.waitstatus_to_exitcode(status),
+        text,
+        now - begun,
+        total,
+        total - at_signal if sent else 0.0,
+        hung,
+        bool(sent),
+        asked,
+        kill is not None and kill.again is not None and again is None,
+        0 if cwd is None else _left(cwd),
+    )
+
+
+def _catches(process):
+    """Whether a process deals with SIGTERM itself, as commands do while there is something to save."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+def _left(cwd):
+    """Return how many processes are at work in a folder, after a while in which they may end, and end them."""
+    until, folder = time.monotonic() + SILENT, os.path.realpath(cwd)
+    while (found := _in_folder(folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for process in found:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+    return len(found)
+
+
+def _in_folder(folder):
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path / "cwd") == folder and int(path.name) != os.getpid():
+                found.append(int(path.name))
+    return found
 
 
 def computed(process):
@@ -247,6 +302,7 @@ class Patient:
     ):
         self.trial, self.place, self.seconds, self.most, self.memory = trial, place, seconds, most, memory
         self.peak = 0  # MiB of memory that a process had
+        self.tracebacks: list[str] = []  # that processes printed and went on, such as exceptions that were ignored
 
     def run(self, numbers):
         """Yield (number, what came of it) for each trial; a string that begins with "process" if the process ended."""
@@ -293,6 +349,8 @@ class Patient:
         text = output.read().decode(errors="replace")
         output.close()
         self.peak = max(self.peak, used.ru_maxrss // 1024)
+        if "Traceback" in text and not why and os.waitstatus_to_exitcode(status) == 0:
+            self.tracebacks.append(f"a traceback beside trials {batch[0]} to {batch[-1]}: {text[-1500:]}")
         if twice == place and os.waitstatus_to_exitcode(status) == 130:
             why = "process stopped at once"
         found = []
@@ -369,6 +427,8 @@ def recipe(folder: Path, name="tiny", **changes):
 def bits(folder: Path):
     """Return everything that was computed in a folder, without what depends on the clock: arrays, and the claims."""
     from unlazy.lab import read_run
+    from unlazy.lab.certificates import read_certificates
+    from unlazy.report.diagnoses import read_diagnosis
     from unlazy.report.record import read_record
 
     found = {}
@@ -380,4 +440,8 @@ def bits(folder: Path):
     for path in sorted((folder / "panels").glob("*.json")):
         record = read_record(path)
         found[path.name] = ([claim.measured for claim in record.claims], record.recipes, record.figure)
+    for path in sorted((folder / "certificates").glob("*.json")):
+        found[f"certificates of {path.name}"] = read_certificates(path).findings
+    for path in sorted((folder / "diagnoses").glob("*.json")):
+        found[f"diagnosis {path.name}"] = read_diagnosis(path)
     return found

@@ -5,6 +5,7 @@ import itertools
 import mmap
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -21,23 +22,28 @@ from unlazy._errors import UserError
 from unlazy._files import clean, write
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Manifest, read_run
-from unlazy.lab.certificates import keep, read_certificates
+from unlazy.lab.certificates import read_certificates, store_certificates
 from unlazy.lab.recipe import read
 from unlazy.report.verify import verify
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-USUAL = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130}}
+ASKED = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}  # the status if the command deals with signals
+USUAL = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130}}  # before it begins, or at its end
 MOMENT = 0.5  # seconds of computing: a process that has ended of itself sooner had done its work when the signal came
-# Of all kills. In the second and fourth, the process sends itself the signal in the midst of an operation on files; in
-# the last, it is a new Python with the command as users type it.
+MOST = 12  # trials for each kill that is wanted: some commands end before their signal
+# Of all kills. "In a write": the process sends itself the signal in the midst of an operation on files. "Twice": a
+# second signal follows the first. "Real command": a new Python with the command as users type it.
 SHARES = {
-    "run": 0.22,
-    "run, in a write": 0.22,
-    "reproduce": 0.1,
+    "run": 0.19,
+    "run, in a write": 0.21,
+    "run, twice": 0.04,
+    "reproduce": 0.09,
     "reproduce, in a write": 0.06,
-    "sweep": 0.1,
+    "sweep": 0.09,
     "sweep, in a write": 0.06,
-    "writer": 0.16,
+    "certify, in a write": 0.03,
+    "diagnose": 0.03,
+    "writer": 0.12,
     "run, 2 workers": 0.02,
     "run, real command": 0.06,
 }
@@ -63,7 +69,9 @@ def kills(numbers, seed, place):
 def _divided(count, lane):
     """Return how many kills each task gets: at least one of each, in one lane or another."""
     each = {name: int(count * share) for name, share in SHARES.items()}
-    few = [name for place, name in enumerate(SHARES) if not each[name] and (count < 9 or place % 2 == lane % 2)]
+    few = [
+        name for place, name in enumerate(SHARES) if not each[name] and (count < len(SHARES) or place % 2 == lane % 2)
+    ]
     for name in few:
         each[name] = 1
     each["run"] += max(0, count - sum(each.values()))
@@ -78,6 +86,11 @@ def _arguments(name, folder):
             return ["run", recipe(folder), "-o", "runs"]
         case "reproduce", _:
             return ["reproduce", "tiny_panel:fig1", "-o", "runs"]
+        case "certify", _:
+            return ["certify", recipe(folder), "--theorem", "chen2022", "-o", "runs"]
+        case "diagnose", _:
+            model = ["tiny_model:make", "--data", "random-labels", "--samples", "8", "--widths", "8,16,32"]
+            return ["diagnose", *model, "-o", "runs"]
     path = folder / "sweep.toml"
     path.write_text(recipe(folder, "swept").read_text() + "\n[sweep]\nseed = [0, 1, 2]\n")
     return ["sweep", path, "-o", "runs"]
@@ -87,37 +100,50 @@ def _command(name, count, chance, place, wrong):
     tally, limits, reference = Counter(), Limits(), _fresh(place / "reference")
     call = real_command if name.endswith("real command") else command
     operations = reference / "operations" if name.endswith("in a write") else None
-    given = {} if operations is None else {"count": operations}
-    whole = call(_arguments(name, reference), reference, limits, **given)
-    if whole.status not in (0, 1):
-        wrong.append(f"{name}: the undisturbed command ended with {whole.status}: {whole.output[-800:]}")
-        return tally
-    expected, folder = bits(reference / "runs"), _fresh(place / "killed")
+    # Undisturbed: with slices and checkpoints as users have them, and once more to learn how long it takes from now on.
+    _fresh(place / "killed")
+    for undisturbed, own in ((reference, Limits(checkpoints=None)), (place / "killed", limits)):
+        given = {} if operations is None else {"count": operations}
+        whole = call(_arguments(name, undisturbed), undisturbed, own, **given)
+        if whole.status not in (0, 1) or not bits(undisturbed / "runs"):
+            wrong.append(f"{name}: the undisturbed command ended with {whole.status}: {whole.output[-800:]}")
+            return tally
+    expected, folder, stopped = bits(reference / "runs"), _fresh(place / "killed"), 0
     while tally["kills"] < count:
+        if tally["trials"] >= MOST * count:
+            wrong.append(f"{name}: only {tally['kills']} kills in {tally['trials']} trials")
+            break
         number, before = chance.choice(SIGNALS), _stored(folder / "runs")
-        if operations is None:
-            kill = Kill(number, delay=chance.uniform(0.0, 1.1 * whole.seconds))
-        else:
+        if operations is not None:
             kill = Kill(number, operation=chance.randint(1, int(operations.read_text())), share=chance.random())
+        else:
+            kill = Kill(number, delay=chance.uniform(0.0, 1.1 * whole.seconds))
+            if name.endswith("twice"):
+                kill.number, kill.again = chance.choice(SIGNALS[1:]), chance.uniform(0.0, 0.3)
         ended = call(_arguments(name, folder), folder, limits, kill)
         tally["trials"] += 1
         complete = ended.status in (0, 1) and not ended.hung
         wrong += [f"{name}: {one}" for one in _judged(ended, kill, complete, tally)]
         after = _stored(folder / "runs")
         lost = _lost(before, after)
-        told = "interrupted at" in ended.output and "interrupted at 0%" not in ended.output
-        if told and not name.endswith("workers"):
-            tally["saved"] += bool(after[1])
-            lost += [] if after[1] or complete else ["the state at an interruption"]
+        told = re.search(r"interrupted at (\d+)%", ended.output)
+        if told and int(told[1]) and not complete and "ended at once" not in ended.output and name != "run, 2 workers":
+            saved = max(after[1].values(), default=-1.0)
+            tally["saved"] += saved >= 0
+            # The share that was told is that of 21 times up to t = 100, of which the next is in the checkpoint.
+            least = np.linspace(0, 100, 21)[int(told[1]) * 21 // 101] - 5.1 if name.startswith("run") else 0.0
+            if saved < max(0.0, least):
+                lost.append(f"the state at an interruption ({told[0]}, the checkpoint is on its way to {saved:g})")
         tally["lost"] += len(lost)
-        wrong += [f"{name}: {one} was lost after {number.name}: {ended.output[-300:]}" for one in lost]
+        wrong += [f"{name}: {one} was lost after {kill.number.name}: {ended.output[-300:]}" for one in lost]
         tally["continued"] += bool(before[1])
         broken = [one for one in verify(folder / "runs") if one.damaged] if (folder / "runs").is_dir() else []
         tally["half-written"] += len(broken)
         wrong += [f"{name}: {one.file} is {one.state}: {one.why}" for one in broken]
+        stopped += not complete
         if complete:
-            _compare(name, folder, expected, tally, wrong)
-            folder = _fresh(place / "killed")
+            _compare(name, folder, expected, tally if stopped else Counter(), wrong)
+            folder, stopped = _fresh(place / "killed"), 0
     if (folder / "runs").is_dir():  # what the last signal left goes on to the end
         ended = call(_arguments(name, folder), folder, limits)
         if ended.status not in (0, 1):
@@ -132,15 +158,22 @@ def _judged(ended, kill, complete, tally):
         yield f"hung after {kill.number.name}: {ended.output[-300:]}"
     if ended.traceback:
         yield f"a traceback after {kill.number.name}: {ended.output[-1500:]}"
+    if ended.left:
+        yield f"left {ended.left} processes after {kill.number.name}: {ended.output[-300:]}"
     if not ended.sent:
         if not complete:
             yield f"status {ended.status} without any signal: {ended.output[-500:]}"
         return
     tally["kills"] += 1
     tally[kill.number.name] += 1
-    if ended.status in USUAL[kill.number]:
+    tally["asked"] += ended.asked
+    if ended.status == ASKED[kill.number] or (ended.status in USUAL[kill.number] and not ended.asked):
         tally["stopped"] += 1
-    elif complete and kill.delay is not None and ended.after < MOMENT:
+        if ended.twice and ended.asked:
+            tally["at once"] += 1
+            if ended.after > MOMENT:
+                yield f"a second {kill.number.name} was ignored for {ended.after:.1f} s: {ended.output[-300:]}"
+    elif complete and kill.delay is not None and not ended.asked and ended.after < MOMENT:
         tally["was done"] += 1
     elif complete:
         tally["ignored"] += 1
@@ -150,14 +183,14 @@ def _judged(ended, kill, complete, tally):
 
 
 def _stored(runs):
-    """Return the results in a folder, how far its checkpoints are, and the number of its tracks."""
+    """Return the results in a folder, how far its checkpoints are, and the names of its tracks."""
     found, targets = {}, {}
     with contextlib.suppress(ValueError):  # `verify` names what is damaged
         for path in runs.glob("*.nc"):
             found[path.name] = read_run(path).attrs["checksum"]
         for path in runs.glob("*.checkpoint"):
             targets[path.name] = read_checkpoint(path)[0]["target"]
-    return found, targets, len(list(runs.glob("trajectories/*.npz")))
+    return found, targets, {path.name for path in runs.glob("trajectories/*.npz")}
 
 
 def _lost(before, after):
@@ -165,7 +198,8 @@ def _lost(before, after):
     lost = [name for name, checksum in before[0].items() if after[0].get(name) != checksum]
     gone = [name for name in before[1] if name not in after[1]]
     lost += [name for name, target in before[1].items() if after[1].get(name, target) < target]
-    return lost + (gone if len(gone) > after[2] - before[2] else [])  # a checkpoint is removed once there is a track
+    lost += before[2] - after[2]
+    return lost + (gone if len(gone) > len(after[2] - before[2]) else [])  # a checkpoint is removed for a track
 
 
 def _compare(name, folder, expected, tally, wrong):
@@ -208,7 +242,7 @@ def _write_manifest(folder, version):
 
 
 def _write_certificates(folder, version):
-    keep(folder, read(folder / "tiny.toml"), [_Finding(version)])
+    store_certificates(folder, read(folder / "tiny.toml"), [_Finding(version)])
 
 
 # How each kind of file is written with the number of its version in it, and how that number is read.

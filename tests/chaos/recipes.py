@@ -14,6 +14,7 @@ from unlazy.cli import main
 MOST = 500  # recipes in one process
 SECONDS = 30.0  # of computing for one recipe, after which it is stopped as by Ctrl-C
 MEMORY = 12 * GIB  # of address space, of which JAX takes several for itself
+LONGEST = 1500  # characters of a sentence
 REALLY_RUN = 0.03  # of the recipes; the others stop where training would begin
 
 BASES = (
@@ -139,6 +140,7 @@ def recipes(numbers, seed, place):
         total[outcome] += 1
         if outcome not in GOOD:
             wrong.append(f"recipe {number}: {outcome}: {words}")
+    wrong += patient.tracebacks
     return [{"what": "mutated recipes", "trials": total.total()} | dict(total) | {"peak MiB": patient.peak}], wrong
 
 
@@ -204,6 +206,8 @@ def _trial(text, really, at):
         return "would run", ""
     if status not in STATUSES or "Traceback" in shown:
         return f"status {status}", f"{shown[:400]} | {text[:400]!r}"
+    if status == 2 and not (shown.startswith("unlazy: ") and shown.endswith((".", "?")) and len(shown) < LONGEST):
+        return "no sentence", f"{shown[:400]} | {text[:400]!r}"
     return OUTCOMES[status], ""
 
 

@@ -237,7 +237,7 @@ def test_figures_3_and_4_fail_where_it_is_not():
 
 
 def test_the_stretch_is_the_longest_on_which_all_hold():
-    along = toy.follow(stepped()[toy.INFINITE])
+    along = toy.along_run(stepped()[toy.INFINITE])
     assert along.stretch == (0, 4)
     holds = np.ones((5, 3), bool)
     holds[1, 2] = False

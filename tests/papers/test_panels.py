@@ -26,7 +26,8 @@ from unlazy.networks import Network
 from unlazy.papers import Claim, Panel, check_claims, chen2022, choose, grid, option, panels, recipe_of, values
 from unlazy.papers._curves import (
     even_steps,
-    exponent,
+    exponents,
+    first_crossing,
     log_steps,
     mean_sd,
     median_range,
@@ -487,4 +488,13 @@ def test_numbers_over_seeds_in_words():
 
 
 def test_exponents_are_those_of_power_laws():
-    assert exponent((10, 100, 1000), [3 * m**-0.5 for m in (10, 100, 1000)]) == pytest.approx(-0.5)
+    sizes = (10, 100, 1000)
+    assert exponents(sizes, [np.array([3 * m**-0.5, 7 * m]) for m in sizes]) == pytest.approx([-0.5, 1.0])
+
+
+def test_crossings_are_interpolated():
+    times, values = np.array([0.0, 1.0, 3.0]), np.array([0.0, 1.0, 2.0])
+    assert first_crossing(times, values, 1.5) == pytest.approx(2.0)
+    assert first_crossing(times, values) == 0.0
+    assert np.isnan(first_crossing(times, values, 2.5))
+    assert first_crossing(times, np.array([-np.inf, 1.0, 2.0])) == 1.0, "there is nothing to interpolate"

@@ -85,7 +85,7 @@ CONDENSE, SIGNS, EACH, ALONG, PREDICTED, CONTROL = range(6)
 @pytest.fixture
 def as_predicted(monkeypatch):
     """Eq. 44 predicts that all kernels turn to the vector of ones."""
-    monkeypatch.setattr(claims, "predicted_to_ones", lambda run: np.ones_like(claims.to_ones(run)))
+    monkeypatch.setattr(claims, "predicted_cosines_with_ones", lambda run: np.ones_like(claims.cosines_with_ones(run)))
 
 
 def descended(kernels=None, control=None, loss=None, control_loss=None):
@@ -207,8 +207,8 @@ def test_signs_of_a_sigmoid_are_those_of_one_input_channel():
     run = stored({"conv1": channels}, inputs=3)
     assert claims.by_input(run).shape == (1, 3, M, SIZE)
     assert claims.one_sign({"sigmoid": run}, "sigmoid", "paper").holds
-    assert np.all(claims.to_ones(run)[0, 0] < -0.9)
-    assert np.all(claims.to_ones(run)[0, 1:] > 0.9)
+    assert np.all(claims.cosines_with_ones(run)[0, 0] < -0.9)
+    assert np.all(claims.cosines_with_ones(run)[0, 1:] > 0.9)
 
 
 def test_a_heat_map_for_each_activation():
@@ -270,10 +270,10 @@ def test_figure_3_fails_on_kernels_that_do_not_condense():
 
 def test_a_line_has_several_followers():
     one = along(ONES, both(40))
-    assert claims.followed(one) == 1
-    assert claims.followed(np.concatenate([one[:-1], spread(1)])) == 1
-    assert claims.followed(np.concatenate([one[:-2], along(OTHER, both(2))])) == 2
-    assert claims.followed(np.concatenate([along(ONES, both(60)), along(OTHER, both(2))])) == 1  # 3 %
+    assert claims.count_lines(one) == 1
+    assert claims.count_lines(np.concatenate([one[:-1], spread(1)])) == 1
+    assert claims.count_lines(np.concatenate([one[:-2], along(OTHER, both(2))])) == 2
+    assert claims.count_lines(np.concatenate([along(ONES, both(60)), along(OTHER, both(2))])) == 1  # 3 %
 
 
 def test_two_lines_are_a_weaker_statement_where_the_paper_sees_one():
@@ -423,13 +423,6 @@ def test_draws_are_made_a_few_at_a_time():
 # ---------------------------------------------------------------- beyond the paper
 
 
-def test_crossings_are_interpolated():
-    times, values = np.array([0.0, 1.0, 3.0]), np.array([0.0, 1.0, 2.0])
-    assert prediction._crossing(times, values, 1.5) == pytest.approx(2.0)
-    assert prediction._crossing(times, values, 0.0) == 0.0
-    assert prediction._crossing(times, values, 2.5) == np.inf
-
-
 @pytest.fixture
 def known():
     z, rng = np.diag([5.0, 2.0, 1.0, 0.5]), np.random.default_rng(1)  # of its own, whatever was drawn before
@@ -484,7 +477,7 @@ def test_one_direction_needs_the_time_that_the_phase_map_takes_for_it():
     z, power, m = np.diag([5.0, 1.0]), 3.0, 40_000
     for epsilon in (1e-5, 0.05):
         found = Prediction(Linearisation(z, np.zeros(2), 1), *(epsilon * rng.normal(size=(2, m, 2))))
-        (w, a), (w_0, a_0) = (found.at(t) for t in (phase.needed(5.0, power, m, epsilon), 0.0))
+        (w, a), (w_0, a_0) = (found.at(t) for t in (phase.growth_time(5.0, power, m, epsilon), 0.0))
         grown = np.sum(w[:, 0] * a[:, 0] - w_0[:, 0] * a_0[:, 0])
         assert grown == pytest.approx(power / 5.0, rel=0.05)  # chance is of the order of 1/√m = 0.5 %
 
@@ -495,9 +488,9 @@ def test_the_exponents_of_the_phase_map_are_those_of_the_linear_flow(gamma):
     for m in (2_000, 50_000):
         epsilon = m ** (-gamma / 2)
         found = Prediction(Linearisation(np.diag([5.0, 1.0]), np.zeros(2), 1), *(epsilon * rng.normal(size=(2, m, 2))))
-        change.append(found.change(phase.needed(5.0, 3.0, m, epsilon)))
+        change.append(found.change(phase.growth_time(5.0, 3.0, m, epsilon)))
     slope = np.log(change[1] / change[0]) / np.log(25)
-    assert slope == pytest.approx(phase.expected(gamma), abs=0.02)  # chance is 1/√m, 2 %, over log 25
+    assert slope == pytest.approx(phase.expected_exponent(gamma), abs=0.02)  # chance is 1/√m, 2 %, over log 25
 
 
 def test_claims_of_the_phase_map_fail_one_by_one(monkeypatch):
@@ -644,7 +637,7 @@ def test_figure_12_runs_on_digits(lab):
     run = results["small weights"]
     assert run["input-weights.conv1-kernels"].shape == (1, 2, 6, 9)
     assert run["time"].values[-1] == pytest.approx(3600 * 5e-6)
-    assert np.median(np.abs(claims.to_ones(run))) > 0.9 > np.median(np.abs(claims.to_ones(run, 0)))
+    assert np.median(np.abs(claims.cosines_with_ones(run))) > 0.9 > np.median(np.abs(claims.cosines_with_ones(run, 0)))
     assert np.all(fall(run)[:, -1] > 0)
     found = zhou2023.fig12.claims(results)
     assert len(found) == 6

@@ -160,7 +160,7 @@ def test_spectra_of_known_functions():
     wanted[0, 0], wanted[5, 1], wanted[2, 2], wanted[8, 2] = 0.7, 3.0, 1.0, 1.0
     close(seen, wanted, abs=1e-12)
     assert look(ChannelSpectrum(frequencies=6))["block-2"].shape == (7, 2)
-    with pytest.raises(UserError, match="take more points"):
+    with pytest.raises(UserError, match="give more than"):
         look(ChannelSpectrum(frequencies=10, count=15))
 
 

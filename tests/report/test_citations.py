@@ -101,3 +101,12 @@ def test_a_paper_of_ones_own_has_an_entry_from_its_folder(tmp_path, monkeypatch)
 def test_what_is_not_there_is_named(tmp_path, name):
     with pytest.raises(UserError, match=r"no stored run at|nothing to cite at"):
         cite(tmp_path / name)
+
+
+def test_a_damaged_run_is_not_cited(tmp_path):
+    path = stored_run(tmp_path, flow={"kind": "descent", "optimiser": "adam"})
+    whole = path.read_bytes()
+    assert whole.count(b'"adam"') == 1
+    path.write_bytes(whole.replace(b'"adam"', b'"adax"'))
+    with pytest.raises(UserError, match=re.escape(path.name)):
+        cite(path)

@@ -1,5 +1,6 @@
 """One bad file is named and left out; `verify` says what is damaged; nothing in a figure can run or fetch."""
 
+import hashlib
 import json
 import socket
 import threading
@@ -9,9 +10,11 @@ import pytest
 
 from made_up import stored_run
 from unlazy._errors import SkippedFile, UserError
+from unlazy._files import write_sealed
 from unlazy.cli import main
 from unlazy.report import gather, watch
 from unlazy.report.citations import cite
+from unlazy.report.record import recipes
 from unlazy.report.svg import harmless
 from unlazy.report.verify import verify
 
@@ -134,3 +137,13 @@ def test_idle_connections_are_closed_and_threads_bounded(tmp_path, monkeypatch, 
     server.shutdown()
     server.server_close()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("recipe", ["[" * 10_000 + "]" * 10_000, "nonsense", '"text"', "{}"])
+def test_a_record_with_an_odd_recipe_is_refused_in_a_sentence(tmp_path, recipe):
+    fields = {"panel": "a/b", "title": "", "scale": "quick", "settings": "", "caption": "", "seconds": 0.0}
+    path, digest = tmp_path / "odd.json", hashlib.sha256(b"<svg/>").hexdigest()
+    write_sealed(path, fields | {"claims": [], "recipes": {"one": recipe}, "made_by": {}, "figure_sha256": digest})
+    path.with_suffix(".svg").write_text("<svg/>")
+    with pytest.raises(UserError, match=r"odd\.json|one"):
+        recipes(path)

@@ -150,7 +150,7 @@ def test_symmetry_is_told_from_asymmetry():
     assert symmetry_chance(rng.uniform(-0.7, 1.3, (300, 3))) < 1e-6
     assert closed_under_flips(np.array([[1.0, 2.0], [-1.0, 2.0], [1.0, -2.0], [-1.0, -2.0]]))
     assert not closed_under_flips(np.array([[1.0, 2.0], [-1.0, -2.0]]))
-    biased = concluded(aiad.HalfSpaces(), one_spike(mixing="biased"))
+    biased = concluded(aiad.HalfSpaceMoments(), one_spike(mixing="biased"))
     assert biased.verdict is Verdict.FAILS
 
 
@@ -377,7 +377,7 @@ def test_steps_add_to_the_distance():
 def test_bad_options_get_a_sentence():
     with pytest.raises(UserError, match="share between 0 and 1, not to 2"):
         aiad.LimitsAreGlobal(tolerance=2.0)
-    for theorem in (aiad.NearItsLimit, aiad.LossNearItsLimit, aiad.HalfSpaces):
+    for theorem in (aiad.NearItsLimit, aiad.LossNearItsLimit, aiad.HalfSpaceMoments):
         with pytest.raises(UserError, match="delta = 0 is not a probability between 0 and 1"):
             theorem(delta=0)
 

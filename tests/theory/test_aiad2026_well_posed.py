@@ -64,7 +64,9 @@ def test_norms_are_those_of_appendix_d_2():
     one = Path(np.zeros((3, 1, 2)), np.zeros((3, 2, 2)), np.zeros((3, 2)))
     first = np.array([[[0, 0], [0, 0]], [[3, 0], [1, 0]], [[-1, 1], [2, 1]]], float)
     other = Path(np.zeros((3, 1, 2)), first, np.array([[0, 0], [1, 1], [0, -4]], float))
-    close(aiad.apart(one, other), [0.0, math.sqrt(5), math.sqrt(8.5)], rel=1e-12)  # (9 + 4)/2 < (1 + 16)/2 at the end
+    close(
+        aiad.trajectory_distance(one, other), [0.0, math.sqrt(5), math.sqrt(8.5)], rel=1e-12
+    )  # (9 + 4)/2 < (1 + 16)/2 at the end
     weights = np.array([[1.0, 2.0], [3.0, 0.0]]), np.array([[1.0], [1.0]])
     close(norm(weights, 2.0), math.sqrt(5))
     close(norm(weights, 50.0), 3 * 0.5 ** (1 / 50) * (1 + 3.0**-50) ** (1 / 50), rel=1e-12)

@@ -18,18 +18,18 @@ from unlazy.flows import Descent
 from unlazy.losses import CrossEntropy, Squared
 from unlazy.networks import Infinite, TwoLayer, Zipf, asymmetrical, mean_field, with_fields
 from unlazy.papers.caron2023.theorems import (
-    EigenvalueBringsDecay,
+    EigenvalueImpliesDecay,
     KernelMoves,
     KernelNearItsLimit,
     KernelVaries,
     MeanKernelPositive,
     NodeSums,
     ReluConverges,
+    ReluConvergesNearby,
     ReluKernelStays,
-    ReluPathSuffices,
     SmoothConverges,
+    SmoothConvergesNearby,
     SmoothKernelStays,
-    SmoothPathSuffices,
     StartConcentrates,
     WeightsMove,
     monitor,
@@ -38,7 +38,7 @@ from unlazy.papers.caron2023.theorems import (
     setting,
 )
 from unlazy.papers.caron2023.theorems import first_step as steps
-from unlazy.papers.caron2023.theorems.setting import Mean, at_start, model, over_starts, path, three_points
+from unlazy.papers.caron2023.theorems.setting import Mean, at_start, over_starts, path, read_any_inputs, three_points
 from unlazy.probes import Kernel, TrainLoss, WeightMovement
 from unlazy.theory import Verdict, read_all
 from unlazy.theory.hypotheses import loss_slope
@@ -72,7 +72,7 @@ def tanh():
 
 def made(run):
     """The paper's model in a run."""
-    return read_all(model(run))[1]
+    return read_all(read_any_inputs(run))[1]
 
 
 def unmet(finding):
@@ -102,7 +102,7 @@ def test_units_of_the_mean_without_the_half_are_those_of_the_sum(tanh):
 
 def test_rates_are_in_units_of_the_run(relu):
     """Doubled kernels and halved times are the same run with read-outs √2 and targets √2 times as large."""
-    finding = EigenvalueBringsDecay().check(relu)
+    finding = EigenvalueImpliesDecay().check(relu)
     louder = with_fields(relu.start, a=math.sqrt(2) * relu.start.a)
     final = with_fields(relu.final, a=math.sqrt(2) * relu.final.a)
     kernel = relu.observed["kernel"]
@@ -110,7 +110,7 @@ def test_rates_are_in_units_of_the_run(relu):
     looks = {**relu.observed, "kernel": doubled, "train-loss": 2 * relu.observed["train-loss"]}
     data = Dataset(relu.data.x, math.sqrt(2) * relu.data.y)
     other = changed(relu, start=louder, final=final, observed=looks, data=data, times=relu.times / 2)
-    again = EigenvalueBringsDecay().check(other)
+    again = EigenvalueImpliesDecay().check(other)
     assert again.verdict is finding.verdict is Verdict.HOLDS
     assert again.numbers == pytest.approx(finding.numbers, rel=1e-9)
 
@@ -120,9 +120,9 @@ def test_rates_are_in_units_of_the_run(relu):
 
 def test_lemma_d_1_can_fail(relu):
     slower = seen(relu, "train-loss", None, relu.observed["train-loss"][:1].repeat(4))
-    assert EigenvalueBringsDecay().check(slower).verdict is Verdict.FAILS
+    assert EigenvalueImpliesDecay().check(slower).verdict is Verdict.FAILS
     farther = seen(relu, "weight-movement", "hidden", 10 + relu.observed["weight-movement"]["hidden"])
-    finding = EigenvalueBringsDecay().check(farther)
+    finding = EigenvalueImpliesDecay().check(farther)
     assert finding.verdict is Verdict.FAILS
     assert finding.margin < 1
 
@@ -136,7 +136,7 @@ def test_lemma_d_1_is_tight_on_one_input():
 
     flow = GradientFlow(loss=SUM, tolerance=1e-5, method="exponential")
     run = flow(network, data, times, [TrainLoss(), Kernel(), WeightMovement()])
-    finding = EigenvalueBringsDecay().check(run)
+    finding = EigenvalueImpliesDecay().check(run)
     assert finding.verdict is Verdict.HOLDS
     assert finding.margin == pytest.approx(1.0, abs=1e-6)
     assert finding.numbers["margin of the weights"] == pytest.approx(1.0, abs=1e-6)
@@ -192,9 +192,9 @@ def test_lemma_d_2_holds_for_the_worst_weights_in_reach():
 # ---------------------------------------------------------------- what is guaranteed
 
 
-@pytest.mark.parametrize(("theorem", "run"), [(ReluPathSuffices(), 1e-9), (SmoothPathSuffices(), 0.01)], ids=str)
+@pytest.mark.parametrize(("theorem", "run"), [(ReluConvergesNearby(), 1e-9), (SmoothConvergesNearby(), 0.01)], ids=str)
 def test_lemmas_d_3_and_d_5_can_fail(theorem, run):
-    run = three_points(Relu() if isinstance(theorem, ReluPathSuffices) else Tanh(), near=run)
+    run = three_points(Relu() if isinstance(theorem, ReluConvergesNearby) else Tanh(), near=run)
     kernel = run.observed["kernel"]
     low = seen(run, "kernel", "smallest", kernel["smallest"] / 50)
     far = seen(run, "weight-movement", "hidden", run.observed["weight-movement"]["hidden"] * 50)
@@ -249,7 +249,7 @@ def test_theorems_are_silent_where_the_paper_is(relu, tanh):
     shrunk = changed(relu, start=with_fields(relu.start, w=relu.start.w / 2))
     assert unmet(StartConcentrates().check(shrunk)) == ["weights of variance 1 at the start"]
     mean = Descent(loss=SUM, rate=0.01)(relu.start, relu.data, [0.0, 1.0], list(relu.probes.values()))
-    assert "gradient flow, followed with error control" in unmet(EigenvalueBringsDecay().check(mean))
+    assert "gradient flow, followed with error control" in unmet(EigenvalueImpliesDecay().check(mean))
     other = changed(relu, start=with_fields(relu.start, s=relu.start.s[::-1]))
     assert "node scales of eq. 1" in unmet(NodeSums().check(other))
 

@@ -11,7 +11,7 @@ from unlazy.data import random_labels
 from unlazy.flows import GradientFlow, Stabilised
 from unlazy.losses import Squared
 from unlazy.networks import TwoLayer, Zipf, asymmetrical
-from unlazy.papers.caron2023.theorems import EigenvalueBringsDecay
+from unlazy.papers.caron2023.theorems import EigenvalueImpliesDecay
 from unlazy.papers.chen2022.theorems import ActiveNeuronsStay, SlopesBoundedBelow
 from unlazy.theory import Verdict
 from unlazy.theory.decay import Fall
@@ -141,7 +141,7 @@ def test_lemma_d_1_on_relu_has_the_margin_of_the_loss():
     x = data.x / np.linalg.norm(data.x, axis=1).max()
     network = TwoLayer(512, 20, activation=Relu(), scaling=asymmetrical(0.5, Zipf(0.5)), key=jax.random.key(1))
     flow = Stabilised(loss=Squared("sum"), tolerance=1e-3)
-    lemma = EigenvalueBringsDecay()
+    lemma = EigenvalueImpliesDecay()
     scaled = type(data)(x, data.y, name="in the unit ball")
     run = flow(network, scaled, np.linspace(0.0, 400.0, 9), theory.needs(network, scaled, [lemma]))
     found = lemma.check(run)

@@ -291,7 +291,7 @@ def run_of(network, data, probes, times=(0.0, 1.0)):
 def test_lemma_d_18_fails_on_numbers_that_are_wrong(data):
     probes = [SecondLayer(), FirstLayer()]
     run = run_of(learner(), data, probes)
-    theorem = ren.Conserved()
+    theorem = ren.ConservedQuantity()
     assert theorem.check(run).verdict is Verdict.HOLDS
     run.observed["first-layer"]["alpha"] = run.observed["first-layer"]["alpha"] * np.array([1.0, 1.01])
     assert theorem.check(run).verdict is Verdict.FAILS
@@ -340,7 +340,13 @@ def test_stage_two_that_is_cut_short_has_not_ended():
 
 
 def test_probes_that_theorems_need_are_of_this_paper(data):
-    for theorem in (ren.FirstStage(), ren.SecondStage(), ren.Decomposition(), ren.Conserved(), ren.Learns()):
+    for theorem in (
+        ren.FirstStage(),
+        ren.SecondStage(),
+        ren.Decomposition(),
+        ren.ConservedQuantity(),
+        ren.LearnsTarget(),
+    ):
         needs = theorem.needs(learner(), data)
         assert needs
         assert all(isinstance(one, SecondLayer | FirstLayer | TrainLoss | LossDecomposition) for one in needs)

@@ -16,7 +16,7 @@ from unlazy.networks import Constant, MeanFieldStack, Normal, Sphere, Tied, spli
 from unlazy.networks.limits import sphere_mean
 from unlazy.papers.ren2023 import theorems as ren
 from unlazy.papers.ren2023.data import spherical, spherical_quadrature
-from unlazy.papers.ren2023.probes import FirstLayer, LayerSpeeds, SecondLayer, learner, loss_parts, slope, values
+from unlazy.papers.ren2023.probes import FirstLayer, LayerSpeeds, SecondLayer, apply_first, learner, loss_parts, slope
 from unlazy.papers.ren2023.radial import density_bound, radial_cdf, truncated_mean_bounds, truncated_moment
 from unlazy.probes import TrainLoss
 from unlazy.theory import Verdict
@@ -156,7 +156,7 @@ def test_shape_speeds_against_finite_differences(data):
 
     def shape(weights):
         moved = eqx.tree_at(lambda one: one.blocks[0].w, net, weights)
-        return np.asarray(values(moved, unit) / slope(moved))
+        return np.asarray(apply_first(moved, unit) / slope(moved))
 
     for name, row in (("fit", 0), ("error", 3)):
         speed = -9 * jax.grad(lambda v, row=row: parts(v)[row])(w)
@@ -241,11 +241,11 @@ def test_the_bound_of_lemma_d_15_is_not_idle(data):
         (ren.WeightsFall(), "layer-speeds", "neurons", 0.1),
         (ren.BiasStays(), "layer-speeds", "neurons", 3.0),
         (ren.SlopeGrows(), "layer-speeds", "alpha", 0.1),
-        (ren.ErrorFromMovement(), "first-layer", "sphere", 30.0),
+        (ren.ErrorBoundedByMovement(), "first-layer", "sphere", 30.0),
         (ren.LossFromParameters(), "train-loss", None, 100.0),
-        (ren.BiasTurnsBack(), "layer-speeds", "neurons", 0.1),
-        (ren.SlopeTurnsBack(), "layer-speeds", "neurons", -1.0),
-        (ren.StaysAway(), "first-layer", "alpha", 0.5),
+        (ren.BiasStaysBelowOne(), "layer-speeds", "neurons", 0.1),
+        (ren.SlopeStaysAboveMinusOne(), "layer-speeds", "neurons", -1.0),
+        (ren.SlopesStayAwayFromZero(), "first-layer", "alpha", 0.5),
         (ren.OutputError(), "limit-distance", "rms", 10.0),
     ],
     ids=lambda one: getattr(one, "key", None),

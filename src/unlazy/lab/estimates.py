@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
-import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from unlazy._errors import UserError
+from unlazy._netcdf import read_attributes
+from unlazy._plain import parse_json
 from unlazy.lab.identity import identify
 from unlazy.lab.models import rate_of
 from unlazy.lab.recipe import Recipe, draw_data, parse
@@ -173,11 +174,10 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, float], f
     kinds = {json.dumps(one.flow, default=str).partition(",")[0] for one in needed.values()}
     newest = sorted(lab.store.folder.glob("*.nc"), key=_changed, reverse=True)[:_MOST_FILES] if needed else []
     for path in newest:
-        with contextlib.suppress(OSError, KeyError, ValueError, TypeError):
-            with h5py.File(path, "r") as file:
-                stored: Any = file.attrs
-                text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
-            recipe = parse(json.loads(text))
+        with contextlib.suppress(OSError, KeyError, ValueError, TypeError, RuntimeError):
+            stored = read_attributes(path, ("recipe", "seconds", "evaluations"))
+            text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
+            recipe = parse(parse_json(text))
             shape, steps = shape_of(recipe), _steps(recipe)
             if shape in needed:
                 found.setdefault(shape, []).append(float(np.max(seconds)) / recipe.seeds / (steps or 1))

@@ -52,9 +52,21 @@ def plural(count: int, what: str = "seed") -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Fit values = const x sizes^p and return p."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+def exponents(sizes: Sequence[float], values: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Fit values = const x sizes^p seed by seed and return p; ``values`` has an array over seeds for each size."""
+    return np.array([np.polyfit(np.log(sizes), np.log(one), 1)[0] for one in np.stack(list(values), axis=1)])
+
+
+def first_crossing(times: np.ndarray, values: np.ndarray, level: float = 0.0) -> float:
+    """Return the first time at which values reach a level from below, by linear interpolation; NaN if they never do."""
+    above = np.flatnonzero(values >= level)
+    if not above.size:
+        return float("nan")
+    i = above[0]
+    if i == 0 or not np.isfinite(values[i - 1]):
+        return float(times[i])
+    share = (level - values[i - 1]) / (values[i] - values[i - 1])
+    return float(times[i - 1] + share * (times[i] - times[i - 1]))
 
 
 def titled_canvas(

@@ -86,11 +86,10 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
 
 def _attributes(path: Path) -> dict[str, Any]:
     """Read the attributes of a stored run; the store, which is slow to import, is used only if that fails."""
-    import h5py
+    from unlazy._netcdf import read_attributes
 
     try:
-        with h5py.File(path, "r") as file:
-            found = {name: file.attrs[name] for name in ("recipe", "method") if name in file.attrs}
+        found = read_attributes(path, ("recipe", "method"))
     except Exception:  # whatever the library raises on a damaged file
         found = {}
     if "recipe" in found and recipe_table(found["recipe"]):

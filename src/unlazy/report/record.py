@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import warnings
@@ -16,7 +15,7 @@ import msgspec
 
 from unlazy._errors import Notice, UserError, usable
 from unlazy._files import recipe_table, replace, write_sealed, writing
-from unlazy._plain import DamagedError, read_sealed, read_text
+from unlazy._plain import DamagedError, parse_json, read_sealed, read_text
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.papers import Claim, Panel, Reference, Results, Scale, check_claims
 from unlazy.papers.outcomes import certain
@@ -253,7 +252,7 @@ def read_record(path: Path) -> Record:
 
 
 def _updated(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a record in the present format."""
+    """Return the content of a record in the current format."""
     for claim in content.get("claims", ()):
         if "holds" in claim:  # written before there were four outcomes
             claim["judged"] = msgspec.to_builtins(certain(claim.pop("holds"), EARLIER_RULES))
@@ -284,6 +283,7 @@ def recipes(path: Path) -> dict[str, Recipe]:
         recipe = read(path)
         return {recipe.name: recipe}
     try:
-        return {label: parse(json.loads(text), label) for label, text in texts.items()}
-    except json.JSONDecodeError:
-        raise UserError(f"'{path}' holds a recipe that cannot be read: delete it and run it again.") from None
+        tables = {label: parse_json(text) for label, text in texts.items()}
+    except ValueError as error:
+        raise UserError(f"'{path}' holds a recipe that cannot be read ({error}): delete it and run it again.") from None
+    return {label: parse(table, label) for label, table in tables.items()}

@@ -17,7 +17,7 @@ import xarray as xr
 from unlazy.figures import band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import even_steps, exponent, label_axes, listed, median_range, plural, titled_canvas
+from unlazy.papers._curves import even_steps, exponents, label_axes, listed, median_range, plural, titled_canvas
 from unlazy.papers.outcomes import increases, near
 
 _SCALES: dict[Scale, Any] = {
@@ -175,21 +175,15 @@ def _differences(runs: dict[int, xr.Dataset], of: Functions, when: int) -> dict[
     return {width: spread(of(run))[:, when] for width, run in runs.items()}
 
 
-def _exponents(values: dict[int, np.ndarray]) -> np.ndarray:
-    """Fit a power of the width for each seed."""
-    widths = list(values)
-    return np.array([exponent(widths, list(row)) for row in np.stack(list(values.values()), axis=1)])
-
-
 def _power(text: str, paper: str, runs: dict[int, xr.Dataset], of: Functions, wanted: float) -> Claim:
     """Claim that differences at the end are a power of the width."""
     ends, starts = (_differences(runs, of, when) for when in (-1, 0))
-    powers = _exponents(ends)
+    powers, first = (exponents(list(one), list(one.values())) for one in (ends, starts))
     return Claim(
         text=f"{text}: at the end of training their differences scale as the width to the power {wanted:g} within "
         f"{_WITHIN:g}",
         paper=paper,
-        measured=f"power {median_range(powers)}, at the start {median_range(_exponents(starts))}; by width "
+        measured=f"power {median_range(powers)}, at the start {median_range(first)}; by width "
         f"{listed(ends, median_range)}",
         judged=near(powers, wanted, _WITHIN),
         hindsight=True,  # the measure of differences was changed, see `spread`

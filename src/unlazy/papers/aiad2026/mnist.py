@@ -21,9 +21,7 @@ _SCALES: dict[Scale, Setting] = {
     "quick": Setting(width=_WIDTH, n=6000, n_test=2000, batch=_BATCH, epochs=15, seeds=1),
     "paper": Setting(width=_WIDTH, n=60_000, n_test=10_000, batch=_BATCH, epochs=30, seeds=2),
 }
-_DIGITS = {"n": 1200, "n_test": 500}  # all that scikit-learn's digits have
-
-
+_DIGITS = {"n": 1200, "n_test": 500}  # scikit-learn has no more digits
 _RANKS = (5, 10, 15, 25, 50)
 NETWORKS = {  # by row of the table
     "MLP": full_rank(2, _WIDTH),

@@ -84,7 +84,7 @@ class Channels(_OnLine):
 
 def _not_negative(value: float) -> float:
     if not value >= 0:
-        raise UserError(f"eps = {value:g} is negative: choose 0 or a positive number.")
+        raise UserError(f"eps = {value:g} is negative: give 0 or a positive number.")
     return float(value)
 
 
@@ -118,7 +118,7 @@ class LogRatios(Probe):
 
     - ``all``: the whole matrix, if ``matrix``;
     - ``logs``: log(|f_k| + ε), of which R_ij is the difference;
-    - ``largest``: max_ij R_ij, which is large whenever a channel crosses zero or a neuron is dead;
+    - ``largest``: max_ij R_ij, which is large whenever a channel crosses zero near x or a neuron is dead;
     - ``top_to_median``: log of the largest over the median |f_k| + ε, which is not affected by zero crossings;
     - ``zeros``: the share of the f_k that are exactly 0, such as those of dead ReLU neurons.
 
@@ -271,7 +271,10 @@ class ChannelSpectrum(Probe):
 
     def __call__(self, obs: Observation) -> ByBlock:
         if not 0 <= 2 * self.frequencies < self.count:
-            raise UserError(f"{self.count} points cannot tell {self.frequencies} frequencies apart: take more points.")
+            raise UserError(
+                f"count = {self.count} points do not resolve frequencies up to {self.frequencies}: give more than "
+                f"{2 * self.frequencies} points, or a lower `frequencies`."
+            )
         line = _line(-1.0, 1.0, self.count)
         return {name: spectrum(one, line, self.frequencies) for name, one in _channels(obs, line).items()}
 
@@ -339,7 +342,7 @@ class ChannelDrive(Probe):
         now, data = obs.network, obs.data
         if not isinstance(now, MeanFieldStack):
             raise UserError(
-                f"Channels are those of a MeanFieldStack, and {type(now).__name__} has none: drop this probe."
+                f"Channels are those of a MeanFieldStack, and {type(now).__name__} has none: omit this probe."
             )
         channels = now.channels(obs.x)[0]
         if data.x_test is not None:

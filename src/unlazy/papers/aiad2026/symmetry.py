@@ -30,7 +30,7 @@ _MAPS = {5: (3, 5, 4, 8), 9: (5, 7, 8, 16)}
 _NEURONS = 64  # observed neurons of a layer, of which the one with the most energy is shown
 _ODD = 0.05  # share of the energy of a symmetric channel that may be odd, as for densities in figure 10
 _ENOUGH = 8  # seeds needed to call a kind symmetric or asymmetric, as networks of both kinds can be either
-_UNANIMOUS = 4  # seeds of each kind that have to agree: by chance, 4 and 4 do with a probability of 1 in 70
+_UNANIMOUS = 4  # seeds of each kind that have to agree: of 8 seeds, 4 symmetric ones are all of one kind in 1 of 70
 _UNLEARNT = "too few networks have learnt anything"
 _NOTHING = 0.9  # a network with at least this share of the MSE at the start has learnt nothing
 

@@ -1,4 +1,4 @@
-"""Figures 3 and 4: the two-sided step, for which Theorem 3.1 says when one channel gets ahead of the other."""
+"""Figures 3 and 4: the two-sided step, for which Theorem 3.1 says when the lead of one channel over the other grows."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -58,7 +58,7 @@ class Along(NamedTuple):
         return max(stretches, key=lambda pair: pair[1] - pair[0], default=(0, -1))
 
 
-def follow(run: xr.Dataset, seed: int = 0) -> Along:
+def along_run(run: xr.Dataset, seed: int = 0) -> Along:
     """Compute R_12 at x_0, hypotheses and growth from the channels, outputs and backward signals of a run."""
     f = run["channels.block-1"].values[seed, :, _LEFT]
     signal = run["backward-signals.block-1"].values[seed, :, _LEFT]
@@ -173,7 +173,7 @@ class ChannelsInTime(_Toy):
 
     def draw(self, results: Results) -> Figure:
         figure, axes = canvas(3, 11.5, 3.4)
-        along = follow(results[INFINITE])
+        along = along_run(results[INFINITE])
         first, last = along.stretch
         shots = (first, (first + last) // 2, last)
         infinite, finite = (results[name]["channels.block-1"].values[0] for name in (INFINITE, FINITE))
@@ -184,7 +184,7 @@ class ChannelsInTime(_Toy):
                 axis.plot(LINE, values, color=colour, label=f"f_{channel + 1}")
                 axis.plot(LINE, finite[shot, :, channel], color=colour, linewidth=0.7, alpha=0.7)
                 axis.plot(-_DELTA, values[_LEFT], "o", color=colour, markersize=5)
-            _points(axis)
+            _mark_points(axis)
             title = f"{name} = {along.times[shot]:.2g}: R_12(x_0) = {along.ratio[shot]:.3f}"
             label_axes(axis, "x", title, ylim=(-reach, reach))
         axes[0].legend(fontsize=8)
@@ -221,19 +221,19 @@ class TwoSidedStep(_Toy):
         curve(axes[0], LINE, output[0], 5, "output at the start")
         curve(axes[0], LINE, output[-1], 1, "output at the end", linestyle="-", linewidth=1.8)
         axes[0].plot([-_DELTA, _DELTA], [_HEIGHT, -_HEIGHT], "o", color=ORDERED[2], label="target")
-        _points(axes[0])
+        _mark_points(axes[0])
         label_axes(axes[0], "x", "target and output", legend=7)
         own = kernel(np.array([_DELTA]), _DELTA)[0]
         for index, (point, name) in enumerate(((-_DELTA, "x_0"), (_DELTA, "x_1"))):
             curve(axes[1], LINE, kernel(LINE, point) / own, 1 + index, f"K(x, {name})", linewidth=1.8)
-        _points(axes[1])
+        _mark_points(axes[1])
         axes[1].legend(fontsize=8)
         cross = kernel(np.array([-_DELTA]), _DELTA)[0] / own
         label_axes(axes[1], "x", f"kernel bumps; K(x_0, x_1) = {cross:.2f} K(x_0, x_0)")
         for one, other in zip(_every(run), _every(results[FINITE]), strict=True):
             curve(axes[2], one.times, one.ratio, 1, linestyle="-", linewidth=1.4)
             curve(axes[2], one.times, other.ratio, 5, linestyle="-", linewidth=0.8)
-        along = follow(run)
+        along = along_run(run)
         first, last = along.stretch
         if last >= first:
             axes[2].axvspan(along.times[first], along.times[last], color=ORDERED[3], alpha=0.15, label="(i)-(iii) hold")
@@ -244,13 +244,13 @@ class TwoSidedStep(_Toy):
         return figure
 
 
-def _points(axes: Axes) -> None:
+def _mark_points(axes: Axes) -> None:
     for point in (-_DELTA, _DELTA):
         axes.axvline(point, color="0.5", linestyle=":", linewidth=0.8)
 
 
 def _every(run: xr.Dataset) -> list[Along]:
-    return [follow(run, seed) for seed in range(run["seed"].size)]
+    return [along_run(run, seed) for seed in range(run["seed"].size)]
 
 
 def has_spike(size: np.ndarray) -> bool:

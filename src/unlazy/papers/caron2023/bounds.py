@@ -31,7 +31,7 @@ def theorem(runs: Results) -> list[Claim]:
     one = next(iter(runs.values()))
     sets = comparison.training_sets(one)
     kappas = [smallest_mean_eigenvalue(Relu(), jnp.asarray(x)) for x, _ in sets]
-    # Where rounding alone could have made κ_n, it counts as 0.
+    # A κ_n that rounding alone could produce counts as 0.
     kappas = [k if k > 1e2 * np.finfo(float).eps * len(x) else 0.0 for k, (x, _) in zip(kappas, sets, strict=True)]
     found = {name: _margins(run, sets, kappas) for name, run in runs.items() if setting_of(run)[0] > 0}
     head = f"κ_n = {np.median(kappas):.2g}; " if any(kappas) else "κ_n is 0 up to rounding; "

@@ -59,11 +59,10 @@ class _Digits(Variant):
     def __init__(self, number: int, title: str, shown: str, released: bool) -> None:
         super().__init__(number, title, released)
         self.caption = f"{shown} {_SETTING[released]} {SHOWN} Runs are in single precision."
-        self.scales = {
-            scale: f"m = {s.width}, n = {s.n}, {data}, {s.seeds} seeds"
-            for scale, s in _DIGITS[released].items()
-            for data in [f"{_IMAGES[scale]}, t = {s.end:,.0f}" if number == 10 else "the runs of figure 10"]
-        }
+        self.scales = {}
+        for scale, s in _DIGITS[released].items():
+            runs = f"{_IMAGES[scale]}, t = {s.end:,.0f}" if number == 10 else "the runs of figure 10"
+            self.scales[scale] = f"m = {s.width}, n = {s.n}, {runs}, {s.seeds} seeds"
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         kind = "mnist" if scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES) else "digits"
@@ -131,9 +130,9 @@ class DigitSubset(_Digits):
         return comparison.draw(results, shown, self._heading(results), 8.0, 3.4)
 
 
-# At quick scale there are few passes over few images: with many, networks overfit, and pruning improves them on the
-# test set. Digits take ``longer`` times as many steps: after 300, weights with γ = 0 have moved less than those of all
-# other settings except γ = 1. The released code takes 100 passes of 782 batches.
+# At quick scale there are few passes over few images: with many, networks overfit, and pruning improves their test
+# error. On digits, runs take ``longer`` times as many steps: after 300, weights with γ = 0 have moved less than those
+# of all other settings except γ = 1. The released code takes 100 passes of 782 batches.
 _PART, _ALL = "CIFAR-10 in part, or digits", "CIFAR-10"
 _CIFAR: dict[bool, dict[Scale, Sizes]] = {
     False: {

@@ -15,7 +15,7 @@ class Variant(Panel):
     """A figure as the text of the paper describes it, or, if ``released``, as the released code runs it."""
 
     data: str  # the data set, which also names the authors' numbers in `authors.ENDS`
-    quantities: tuple[str, ...] | None = None  # those of the authors' numbers that the figure shows; None: all known
+    quantities: tuple[str, ...] | None = None  # the authors' numbers that the figure shows; all known ones if None
 
     def __init__(self, number: int, title: str, released: bool) -> None:
         self.released, self.settings = released, RELEASED if released else TEXT

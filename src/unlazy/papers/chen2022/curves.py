@@ -89,7 +89,7 @@ def decay(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return np.array(rates), np.array(shares)
 
 
-def bound(run: xr.Dataset) -> np.ndarray:
+def guaranteed_rate(run: xr.Dataset) -> np.ndarray:
     """Return the largest rate ρ, seed by seed, with L_t <= L_0 exp(-ρ t) at every time of the decay (see `window`)."""
     times, found = run["time"].values, []
     for loss in run["train-loss"].values:

@@ -54,14 +54,14 @@ class AgainstSamples(Panel):
     scales = by_scale(_SCALES, lambda s: _settings(s.widths[1:], s))
     caption = (
         f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
-        "deviation, as in the paper; faint dots are the seeds. The paper does not list its n: these are our choice."
+        "deviation, as in the paper; faint dots are the seeds. The paper does not list its values of n: these are ours."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         return _recipes(scale, _SCALES[scale].widths[1:], seeds)
 
     def claims(self, results: Results) -> list[Claim]:
-        return [_lower(results)]
+        return [_augmented_is_better(results)]
 
     def draw(self, results: Results) -> Figure:
         (width,), _ = sizes_of(results)
@@ -78,7 +78,7 @@ class AgainstSteps(Panel):
     scales = by_scale(_SCALES, lambda s: _settings(s.widths, s))
     caption = (
         f"Training loss and test error along training: {_SETTING}. Lines are medians over seeds, thin ones the "
-        "seeds; the paper draws means. Its n are not listed: these are our choice."
+        "seeds; the paper draws means and does not list its values of n: these are ours."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -103,7 +103,7 @@ class AgainstSteps(Panel):
                 ("training log-losses", "fall", {key: curves.distance(*pair) for key, pair in both.items()}),
             )
         ]
-        return [*alike, _lower(results)]
+        return [*alike, _augmented_is_better(results)]
 
     def draw(self, results: Results) -> Figure:
         widths, samples = sizes_of(results)
@@ -127,7 +127,7 @@ class AgainstSteps(Panel):
         return figure
 
 
-def _lower(results: Results) -> Claim:
+def _augmented_is_better(results: Results) -> Claim:
     """Compare the models seed by seed, because they have the same teachers, samples and test sets."""
     runs = arranged(results, _MODELS, "embedding")
     widths, samples = sizes_of(results)

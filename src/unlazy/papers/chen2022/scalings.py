@@ -11,7 +11,7 @@ import xarray as xr
 from unlazy.figures import ORDERED, SCALING, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Axes, Claim, Figure, Panel, Results, Scale, Sizes, by_scale
-from unlazy.papers._curves import exponent, listed, mean_sd, median_range, plural, titled_canvas
+from unlazy.papers._curves import exponents, listed, mean_sd, median_range, plural, titled_canvas
 from unlazy.papers.chen2022 import curves
 from unlazy.papers.chen2022.curves import FLOOR, STEPS, STRAIGHT, arranged, end_error, sizes_of
 from unlazy.papers.outcomes import Judgement, at_least, increases, near, ordered, together, undecided
@@ -39,8 +39,9 @@ _BOTTOM = 1e-10  # of the loss axis: lower parts of curves would compress the re
 _TELLING = 10.0  # a factor that is obvious in a scatter plot
 _SETTING = (
     "f(x) = s Σ c_i relu(h_i(x)), h_i(x) = e Σ W_ij relu(z_j·x/√d), with m neurons in both layers and W trained; "
-    "(s, e) is (1/m, 1/√m) in ours, (1/√m, 1/√m) in the NTK and (1/m, 1/m) in the MF scaling, and W learns at m, 1 and "
-    "m² times the rate (Table 1). Labels ±1 say which of two inputs is not zero (eq. 93-96). Errors are means of "
+    "(s, e) is (1/m, 1/√m) in ours, (1/√m, 1/√m) in the NTK and (1/m, 1/m) in the MF scaling, and the learning rate of "
+    "W is multiplied by m, 1 and m² (Table 1). Labels ±1 say which of two inputs is not zero (eq. 93-96). Errors are "
+    "means of "
     "½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the paper's GD "
     "steps (step size 1, loss averaged over samples)"
 )
@@ -68,7 +69,7 @@ class TestErrors(Panel):
     scales = by_scale(_SCALES, lambda s: _settings(s, s.widths[-1], f"{s.samples[0]} to {s.samples[-1]}"))
     caption = (
         f"Test error at the end of training: {_SETTING}. Points are means over seeds, bars their standard "
-        "deviation and faint dots the seeds, where there are several. Of its n the paper names 400, 600 and 800; it "
+        "deviation and faint dots the seeds, where there are several. The paper names n = 400, 600 and 800 only, and "
         "does not state its number of seeds."
     )
 
@@ -84,7 +85,7 @@ class TestErrors(Panel):
         errors = f"n = {', '.join(map(str, samples))}: " + "; ".join(
             f"{model}: " + ", ".join(mean_sd(end) for end in ends[model]) for model in _MODELS
         )
-        steps = {model: _exponents(samples, ends[model]) for model in _MODELS}
+        fits = {model: exponents(samples, ends[model]) for model in _MODELS}
         by_n = (dict(zip(_MODELS, three, strict=True)) for three in zip(*ends.values(), strict=True))
         return [
             Claim(
@@ -103,8 +104,8 @@ class TestErrors(Panel):
             Claim(
                 text="the test error falls faster with n in the MF than in the NTK scaling (exponent p of a fit n^p)",
                 paper="as n grows the test error decreases faster under the MF scaling than under the NTK scaling",
-                measured="p: " + listed(steps),
-                judged=increases(steps["MF"], steps["NTK"]),
+                measured="p: " + listed(fits),
+                judged=increases(fits["MF"], fits["NTK"]),
             ),
         ]
 
@@ -121,7 +122,7 @@ class FeatureLearning(Panel):
     caption = (
         "Top: training loss (solid) and test error (dashed), a colour for each m. Bottom: a dot at (h_i(x_1), "
         f"h_i(x_2)) for each of the first {_SHOWN} neurons at the largest m, before and after training; x_1 is a "
-        f"training and x_2 a test input. {_SETTING}. The paper does not list its m below 8192."
+        f"training and x_2 a test input. {_SETTING}. The paper does not list the widths below 8192."
     )
 
     def __init__(self, number: int, samples: int) -> None:
@@ -194,11 +195,6 @@ def _best(ends: dict[str, np.ndarray]) -> Judgement:
     return together(increases(ends["ours"], ends[other], log=True) for other in ("NTK", "MF"))
 
 
-def _exponents(sizes: Sequence[int], values: Sequence[np.ndarray]) -> np.ndarray:
-    """Fit a power of the sizes seed by seed; ``values`` has one array over seeds for each size."""
-    return np.array([exponent(sizes, one) for one in np.stack(values, axis=1)])
-
-
 def _spread(run: xr.Dataset, when: int) -> np.ndarray:
     """Return the root mean square of h_i(x_1) and h_i(x_2) over neurons, seed by seed."""
     both = [run[f"feature-pair.hidden.{which}"].values[:, when] for which in ("train", "test")]
@@ -226,7 +222,7 @@ def _linear(runs: Sequence[xr.Dataset], widths: Sequence[int], n: int) -> Claim:
     that rate. It does not say that log-loss is a straight line.
     """
     every = list(zip(widths, runs, strict=True))
-    rates = {m: curves.bound(run) for m, run in every}
+    rates = {m: curves.guaranteed_rate(run) for m, run in every}
     slowest = {m: 2 * run["kernel.smallest"].values[:, 0] / n for m, run in every}
     return Claim(
         text="ours: at every m the loss stays below an exponential, L_t <= L_0 exp(-ρ t) with ρ at least "
@@ -247,7 +243,7 @@ def _moving(runs: dict[str, list[xr.Dataset]], widths: Sequence[int]) -> list[Cl
     moved = {
         model: np.stack([run["feature-movement.hidden"].values[:, -1] for run in runs[model]]) for model in _MODELS
     }
-    fits = {model: _exponents(widths, list(moved[model])) for model in _MODELS}
+    fits = {model: exponents(widths, moved[model]) for model in _MODELS}
     # Between neighbouring widths, seed by seed.
     local = np.diff(np.log(moved["NTK"]), axis=0) / np.diff(np.log(widths))[:, None]
     what, at = "the exponent over m of the mean |h(t) - h(0)|", f" (m = {', '.join(map(str, widths))})"

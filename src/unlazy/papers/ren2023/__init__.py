@@ -1,7 +1,7 @@
 """Ren, Zhou, Ge (2023): depth separation with multilayer mean-field networks.
 
-One file per panel: `training` (figure 2, with the stages and the limit of infinite width; `quantities` and `claims` say
-what is claimed), `dimension` (times against d at infinite width) and `depth` (the claim of the title, on two- and
+One file per panel: `training` (figure 2, with the stages and the limit of infinite width; its claims are in `claims`
+and `quantities`), `dimension` (times against d at infinite width) and `depth` (the claim of the title, on two- and
 three-layer networks).
 """
 

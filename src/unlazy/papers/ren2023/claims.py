@@ -6,11 +6,11 @@ import numpy as np
 import xarray as xr
 
 from unlazy.papers._base import Claim, Results, option
-from unlazy.papers._curves import exponent, min_max
+from unlazy.papers._curves import exponents, min_max
 from unlazy.papers.outcomes import Judgement, at_least, at_most, certain, near, ordered, together, undecided
 from unlazy.papers.ren2023 import quantities as q
 from unlazy.papers.ren2023.quantities import CLIPS, FINITE_STAGES, INFINITE, STAGES, plateau_of, predicted_decay
-from unlazy.papers.ren2023.theorems import active_inside, rate_bound, slowest
+from unlazy.papers.ren2023.theorems import active_inside, least_rate_ratio, rate_bound
 
 _LOW = 1e-4  # the loss to be reached at the end
 _FITTED = 1e-3  # ε of T_2
@@ -113,8 +113,8 @@ def _errors(runs: Results) -> list[Claim]:
     """Judge the error of the first layer: by m_1, along time, and as a part of the loss (eq. 6)."""
     what, widths = "loss-decomposition.error", sorted(q.widths_of(runs))
     ends = {m: runs[q.label(m)][what].values[:, -1] for m in widths}
-    every = min(len(one) for one in ends.values())
-    powers = np.array([exponent(widths, [ends[m][seed] for m in widths]) for seed in range(every)])
+    seeds = min(len(one) for one in ends.values())
+    powers = exponents(widths, [ends[m][:seeds] for m in widths])
     by_width = ", ".join(f"m_1 = {m}: {min_max(ends[m])}" for m in widths) + f"; power {min_max(powers)}"
     main = runs[q.main_label(runs)]
     degrees = {name: main[f"error-by-degree.{name}"].values for name in ("degree1", "degree2", "rest")}
@@ -220,7 +220,9 @@ def _rates(limit: xr.Dataset) -> list[Claim]:
         lasts.append(times[max(stop - 1, 0)])
         here = slice(first, stop)
         if stop - first >= 2:
-            ratios.append(slowest(times[here], loss[seed, here], rate_bound(neurons[seed, here], alpha[seed, here], d)))
+            ratios.append(
+                least_rate_ratio(times[here], loss[seed, here], rate_bound(neurons[seed, here], alpha[seed, here], d))
+            )
     met_until, slow = np.array(lasts), np.array(ratios)
     later = times > 0
     whole = np.max(loss[:, later] * times[later], axis=1)

@@ -84,14 +84,14 @@ class SphericalSource(Source):
 
     def draw(self, n: int, *, key: KeyLike) -> Dataset:
         """Draw n new samples, with weights where ``tail`` is not 0."""
-        place_key, direction_key = jax.random.split(as_key(key))
-        beyond, weight = self._places(n, place_key)
+        radius_key, direction_key = jax.random.split(as_key(key))
+        beyond, weight = self._probabilities(n, radius_key)
         r = quantile(beyond, self.law, self.d, self.scale)
         direction = jax.random.normal(direction_key, (n, self.d))
         x = (r / jnp.linalg.norm(direction, axis=1))[:, None] * direction
         return Dataset(x, target(x, self.subspace), weight=weight, name=f"{self.law}, d = {self.d}")
 
-    def _places(self, n: int, key: PRNGKey) -> tuple[Float[Array, " n"], Float[Array, " n"] | None]:
+    def _probabilities(self, n: int, key: PRNGKey) -> tuple[Float[Array, " n"], Float[Array, " n"] | None]:
         """Draw P(|x| > r) of each sample, and return it with the weights."""
         split_key, place_key = jax.random.split(key)
         place = jax.random.uniform(place_key, (n,))

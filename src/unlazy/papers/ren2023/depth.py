@@ -83,7 +83,7 @@ class DepthSeparation(Panel):
 
     def claims(self, results: Results) -> list[Claim]:
         shallow, deep = curves(results)
-        ends = seeds_of(results)
+        two, three = seeds_of(results)
         least = min(shallow, key=lambda count: shallow[count])
         size = min(deep, key=lambda count: deep[count])
         best, loss, largest = shallow[least], deep[size], max(shallow)
@@ -96,20 +96,20 @@ class DepthSeparation(Panel):
                 text="a learner reaches a loss below d^-6, and no two-layer network does, at any width or rate",
                 paper=f"{words}; strictly speaking, this requires ε = O(1/d^6)",
                 measured=f"d^-6 = {bound:.2g}; three layers: {loss:.2g}; two: {best:.2g}",
-                judged=at_least(ends[0][least], bound) if np.all(ends[1][size] <= bound) else far,
+                judged=at_least(two[least], bound) if np.all(three[size] <= bound) else far,
             ),
             Claim(
                 text="the best learner has less than half the loss of the best two-layer network, at any width or rate",
                 paper=words,
                 measured=f"three layers: {loss:.2g} with {size:,} parameters; two: {best:.2g}, up to {largest:,}",
-                judged=increases(2 * ends[1][size], ends[0][least], paired=False, log=True),
+                judged=increases(2 * three[size], two[least], paired=False, log=True),
                 weaker=True,
             ),
             Claim(
                 text="each learner beats every two-layer network with at most as many parameters",
                 paper=words,
                 measured=_listed("three", deep) + "; " + _listed("two", shallow),
-                judged=together([increases(ends[1][many], ends[0][few], paired=False, log=True) for few, many in pairs])
+                judged=together([increases(three[many], two[few], paired=False, log=True) for few, many in pairs])
                 if pairs
                 else vacuous("every two-layer network has more parameters than every learner"),
                 weaker=True,
@@ -137,13 +137,14 @@ def curves(results: Results) -> tuple[dict[int, float], dict[int, float]]:
 
 def seeds_of(results: Results) -> tuple[dict[int, np.ndarray], dict[int, np.ndarray]]:
     """Return the final losses of all seeds by number of parameters: two layers at their best rate, and three."""
-    found: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+    two: dict[int, np.ndarray] = {}
+    three: dict[int, np.ndarray] = {}
     for run in results.values():
         ends, count = run["train-loss"].values[:, -1], parameters(run)
-        chosen = found[0 if two_layers(run) else 1]
-        if count not in chosen or np.median(ends) < np.median(chosen[count]):
-            chosen[count] = ends
-    return found
+        best = two if two_layers(run) else three
+        if count not in best or np.median(ends) < np.median(best[count]):
+            best[count] = ends
+    return two, three
 
 
 def two_layers(run: xr.Dataset) -> bool:

@@ -6,7 +6,7 @@ import xarray as xr
 from unlazy.figures import DASHES, ORDERED, band
 from unlazy.lab import Recipe, Times
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import exponent, label_axes, listed, min_max, plural, titled_canvas
+from unlazy.papers._curves import exponents, label_axes, listed, min_max, plural, titled_canvas
 from unlazy.papers.outcomes import at_least, at_most, near, undecided
 from unlazy.papers.ren2023.quantities import stages_of, times_of_loss
 from unlazy.papers.ren2023.training import learner
@@ -18,7 +18,7 @@ _SCALES: dict[Scale, Sizes] = {
 _LOSSES = (1e-2, 1e-3, 1e-4)  # values of ε
 _EPSILON = 1e-3  # that of T_2
 _BIAS = 0.1  # σ_r, as in figure 2
-_STEEP = 0.1  # tolerance of a power of d
+_POWER = 0.1  # tolerance of a power of d
 _ERROR = 1e-3  # relative error of the runs
 
 
@@ -63,10 +63,10 @@ class Dimension(Panel):
                 Claim(text=text, paper="Lemmas C.4 and D.22", measured="T_1 or T_2 is not reached", judged=short)
                 for text in ("T_1 falls", "T_2 grows", "T_2 - T_1", "1/ε", "α at T_1", "α >=")
             ]
-        powers = {name: np.array([exponent(ds, one) for one in table[name].T]) for name in ("T_1", "T_2", "alpha")}
+        powers = {name: exponents(ds, table[name]) for name in ("T_1", "T_2", "alpha")}
         steps = {name: np.diff(np.log(table[name]), axis=0) / np.diff(np.log(ds))[:, None] for name in ("T_1", "T_2")}
         share = np.max((table["T_2"] - table["T_1"]) * _EPSILON / np.array(ds)[:, None] ** 3.0, axis=0)
-        by_loss = np.array([[exponent([1 / e for e in _LOSSES], one) for one in found[d]["losses"].T] for d in ds])
+        by_loss = np.array([exponents([1 / e for e in _LOSSES], found[d]["losses"]) for d in ds])
 
         def in_words(name: str) -> str:
             times = listed(dict(zip(ds, table[name], strict=True)), min_max)
@@ -74,10 +74,10 @@ class Dimension(Panel):
 
         return [
             Claim(
-                text=f"T_1 falls with d as d^-1.5 or faster: power at most -1.5 (to {_STEEP:g})",
+                text=f"T_1 falls with d as d^-1.5 or faster: power at most -1.5 (to {_POWER:g})",
                 paper="Lemmas C.4 and C.10: stage 1 takes O(d^4 σ_2 + d^-1.5); σ_2 = d^-7 here",
                 measured=in_words("T_1"),
-                judged=at_most(powers["T_1"], -1.5 + _STEEP),
+                judged=at_most(powers["T_1"], -1.5 + _POWER),
             ),
             Claim(
                 text="T_2 grows no faster than d³, from each d to the next",
@@ -98,10 +98,10 @@ class Dimension(Panel):
                 judged=at_most(by_loss.max(axis=0), 1.0),
             ),
             Claim(
-                text=f"α at T_1 is of order d^-1.5: power -1.5 (to {_STEEP:g})",
+                text=f"α at T_1 is of order d^-1.5: power -1.5 (to {_POWER:g})",
                 paper="Lemmas 4.2 (c) and C.10: α = Θ(d^-1.5)",
                 measured=f"power {min_max(powers['alpha'])}",
-                judged=near(powers["alpha"], -1.5, _STEEP),
+                judged=near(powers["alpha"], -1.5, _POWER),
             ),
             Claim(
                 text=f"α never falls below its value at T_1 (to {_ERROR:g})",

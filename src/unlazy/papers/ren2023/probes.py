@@ -32,7 +32,8 @@ def learner(network: Network) -> MeanFieldStack:
     there = network.restore()
     if not (isinstance(there, MeanFieldStack) and there.scalar and clipping.is_learner(there.blocks)):
         raise UserError(
-            f"This probe applies to the learner of ren2023 eq. 1 only, not to this {type(there).__name__}: remove it."
+            f"This probe applies to the learner of ren2023 eq. 1 only, not to this {type(there).__name__}: omit the "
+            "probe, or use a MeanFieldStack of two blocks with tied amplitudes and rank 1 in the first."
         )
     return there
 
@@ -60,12 +61,12 @@ def slope(network: MeanFieldStack) -> Scalar:
     return sphere_mean(network.inputs) * jnp.mean(jnp.sum(jnp.square(cast(Block, first).w), axis=1))
 
 
-def top(network: MeanFieldStack, values: Float[Array, " n"]) -> Float[Array, " n"]:
+def apply_second(network: MeanFieldStack, values: Float[Array, " n"]) -> Float[Array, " n"]:
     """Compute E σ(w_2 F + b_2) for given values of F."""
     return network.blocks[1](values[None])[0]
 
 
-def values(network: MeanFieldStack, x: Inputs) -> Float[Array, " n"]:
+def apply_first(network: MeanFieldStack, x: Inputs) -> Float[Array, " n"]:
     """Compute F(x)."""
     return network.blocks[0](x.T)[0]
 
@@ -138,7 +139,7 @@ class FirstLayer(Probe):
         here, before = learner(obs.network), learner(obs.start)
         alpha = slope(here)
         r = lengths(obs.data.x)
-        error = values(here, obs.data.x) / alpha - r  # F is homogeneous: on the sphere it is this over r
+        error = apply_first(here, obs.data.x) / alpha - r  # F is homogeneous: on the sphere it is this over r
         relative = error / jnp.where(r > 0, r, 1)
         share = weights_of(obs.data)
         moved, uneven = jnp.zeros_like(alpha), jnp.zeros_like(alpha)
@@ -200,7 +201,9 @@ class LimitDistance(Probe):
 
     def __call__(self, obs: Observation) -> Values:
         here, share = learner(obs.network), weights_of(obs.data)
-        apart = top(here, values(here, obs.data.x)) - top(here, slope(here) * lengths(obs.data.x))
+        apart = apply_second(here, apply_first(here, obs.data.x)) - apply_second(
+            here, slope(here) * lengths(obs.data.x)
+        )
         rms = jnp.sqrt(share @ jnp.square(apart))
         scale = jnp.sqrt(share @ jnp.square(obs.data.y))
         return {"rms": rms, "relative": rms / jnp.where(scale > 0, scale, 1)}
@@ -247,8 +250,8 @@ def loss_parts(
 
     def parts(w: Float[Array, "m d"]) -> Float[Array, " 4"]:
         moved = eqx.tree_at(lambda one: one.blocks[0].w, here, w)
-        value, limit = values(moved, data.x), slope(moved) * r
-        f, ideal = top(moved, value), top(moved, limit)
+        value, limit = apply_first(moved, data.x), slope(moved) * r
+        f, ideal = apply_second(moved, value), apply_second(moved, limit)
         fit, apart = (0.5 * (share @ jnp.square(part)) for part in (data.y - ideal, ideal - f))
         cross = share @ ((data.y - ideal) * (ideal - f))
         error = 0.5 * jnp.square(mean) * (share @ jnp.where(inside, jnp.square(limit - value), 0))
@@ -260,7 +263,7 @@ def loss_parts(
 def all_active(here: MeanFieldStack, data: Dataset) -> Bool[Array, " n"]:
     """Return which samples lie in X_1, the largest ball in which all second-layer neurons are active (Lemma D.9)."""
     r = lengths(data.x)
-    least = jnp.min(second(here).hidden(values(here, data.x)[None]), axis=0)
+    least = jnp.min(second(here).hidden(apply_first(here, data.x)[None]), axis=0)
     return r < jnp.min(jnp.where(least > 0, jnp.inf, r))
 
 
@@ -323,13 +326,13 @@ class RadialProfile(Probe):
             raise UserError(f"Rays need 0 <= low < high, count >= 2 and directions >= 1, not {self!r}.")
         here, dtype = learner(obs.network), obs.data.y.dtype
         drawn = jax.random.normal(jax.random.key(self.seed), (self.directions, here.inputs), dtype)
-        ends = values(here, drawn / lengths(drawn)[:, None])
+        ends = apply_first(here, drawn / lengths(drawn)[:, None])
         r = jnp.asarray(np.linspace(self.low, self.high, self.count), dtype)
-        f = top(here, jnp.outer(ends, r).reshape(-1)).reshape(self.directions, self.count)
+        f = apply_second(here, jnp.outer(ends, r).reshape(-1)).reshape(self.directions, self.count)
         return {
             "radius": r,
             "mean": jnp.mean(f, axis=0),
             "smallest": jnp.min(f, axis=0),
             "largest": jnp.max(f, axis=0),
-            "limit": top(here, slope(here) * r),
+            "limit": apply_second(here, slope(here) * r),
         }

@@ -6,8 +6,9 @@ import xarray as xr
 from unlazy.lab import draw_data
 from unlazy.networks.limits import sphere_mean
 from unlazy.papers._base import Results, option, recipe_of, values
+from unlazy.papers._curves import first_crossing
 from unlazy.papers.ren2023.radial import radial_quadrature
-from unlazy.papers.ren2023.theorems import StageTimes, degree_rates, largest_product, reached, stage_times
+from unlazy.papers.ren2023.theorems import StageTimes, degree_rates, largest_product, stage_times
 
 PLATEAU = 0.5  # a loss has left its plateau once it is below this share of the loss of the best constant
 CONSTANT = 10.0  # C_1 of Lemma 4.2, "some large constant"
@@ -44,7 +45,7 @@ def fall_times(run: xr.Dataset, plateau: float) -> np.ndarray:
 
 def times_of_loss(run: xr.Dataset, level: float) -> np.ndarray:
     """Return when the loss of each seed falls to a level, interpolating its logarithm; NaN if never."""
-    return np.array([reached(run["time"].values, -np.log(loss / level)) for loss in run["train-loss"].values])
+    return np.array([first_crossing(run["time"].values, -np.log(loss / level)) for loss in run["train-loss"].values])
 
 
 def stages_of(run: xr.Dataset) -> list[StageTimes]:
@@ -86,7 +87,7 @@ def predicted_stops(run: xr.Dataset) -> np.ndarray:
     """
     every = run["second-layer.neurons"].values
     products = np.array([[largest_product(one[:, 0], one[:, 1]) for one in rows] for rows in every])
-    return np.array([reached(run["time"].values, option(run, "network.clip.1") / one - 1) for one in products])
+    return np.array([first_crossing(run["time"].values, option(run, "network.clip.1") / one - 1) for one in products])
 
 
 def predicted_decay(run: xr.Dataset) -> np.ndarray:

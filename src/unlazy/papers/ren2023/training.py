@@ -40,7 +40,7 @@ _SNAPSHOTS = (0.0, 0.9, 1.0, 1.1, 1.4)  # in units of the time of the fall; the 
 
 
 def learner(widths: tuple[float, float], d: int, spread: float, bias: float) -> dict[str, Any]:
-    """Return the recipe of the learner of eq. 1: w_1 on the sphere of radius 1/√d, and clips.
+    """Return the learner of eq. 1, with w_1 on the sphere of radius 1/√d and clips, as a section of a recipe.
 
     The bounds R_v1 = d, R_v2 = d³ and R_r2 = 1 are the paper's orders with all constants 1.
 

@@ -71,7 +71,7 @@ class AgainstWidth(Panel):
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        """Return a run for each M, up to the T_eff (eq. 54) of its own networks, which are drawn to compute it."""
+        """Return a run for each M, up to T_eff (eq. 54), which is computed from the networks that are drawn."""
         found = {}
         for m in _SCALES[scale].channels:
             epsilon = float(m) ** (-_GAMMA / 2)

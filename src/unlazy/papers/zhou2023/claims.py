@@ -16,7 +16,7 @@ from unlazy.probes import chance, clusters, condensed, living
 NEAR = 0.95  # |cos| above which two kernels have the same direction (18 degrees), as in `unlazy.probes.condensation`
 NEARLY_ALL = 0.9  # how we read the paper's "nearly all kernels are condensed"
 SPREAD = 0.05  # share of pairs below which a layer has not condensed; for kernels of 3 x 3 it is 3e-5 at the start
-DEAD = 0.1  # kernels shorter than this share of the longest count as dead: their ReLU is inactive
+DEAD = 0.1  # kernels shorter than this share of the longest count as dead: their ReLU is inactive on all patches
 PREDICTED = 0.05  # allowed distance of the share of kernels along the vector of ones from that of eq. 44
 
 _clusters = jax.jit(clusters, static_argnames=("threshold", "signed"))
@@ -57,8 +57,8 @@ def gathered(vectors: np.ndarray, lines: int = 1, floor: float = 0.0) -> float:
     return float(_shares(vectors, floor)[:lines].sum())
 
 
-def followed(vectors: np.ndarray) -> int:
-    """Count the lines along which at least two vectors and 5 % of all lie."""
+def count_lines(vectors: np.ndarray) -> int:
+    """Count the lines along which at least two vectors, and at least 5 % of all, lie."""
     return int(np.sum(_shares(vectors) >= max(SPREAD, 2 / len(vectors)) - 1e-9))
 
 
@@ -105,7 +105,7 @@ def condense(
 
 def pairs_of_directions(run: xr.Dataset, wanted: dict[str, int], paper: str) -> Claim:
     """Claim that nearly all kernels of each layer lie along exactly the number of lines that the paper reports."""
-    counts = {layer: np.array([followed(one) for one in kernels(run, layer)]) for layer in wanted}
+    counts = {layer: np.array([count_lines(one) for one in kernels(run, layer)]) for layer in wanted}
     shares = {layer: observe(run, layer, lines=most).gathered for layer, most in wanted.items()}
     return Claim(
         text=f"at least {NEARLY_ALL:.0%} of the kernels lie along exactly these numbers of lines (pairs of opposite "
@@ -158,27 +158,28 @@ def one_sign(results: Results, name: str, paper: str) -> Claim:
     )
 
 
-def _cosines_with_ones(every: np.ndarray) -> np.ndarray:
-    return every.sum(axis=-1) / (np.linalg.norm(every, axis=-1) * np.sqrt(every.shape[-1]))
+def _with_ones(vectors: np.ndarray) -> np.ndarray:
+    return vectors.sum(axis=-1) / (np.linalg.norm(vectors, axis=-1) * np.sqrt(vectors.shape[-1]))
 
 
-def to_ones(run: xr.Dataset, when: int = -1) -> np.ndarray:
+def cosines_with_ones(run: xr.Dataset, when: int = -1) -> np.ndarray:
     """Compute the cosine of every first-layer kernel with the vector of ones: (seeds, inputs, outputs)."""
-    return _cosines_with_ones(by_input(run, when))
+    return _with_ones(by_input(run, when))
 
 
-def predicted_to_ones(run: xr.Dataset) -> np.ndarray:
-    """Predict `to_ones` at the last time of a run by eq. 44, from its images and initial weights."""
+def predicted_cosines_with_ones(run: xr.Dataset) -> np.ndarray:
+    """Predict `cosines_with_ones` at the last time of a run by eq. 44, from its images and initial weights."""
     t, inputs = float(run["time"].values[-1]), by_input(run).shape[1]
     every = [found.at(t)[0][:, :-1] for found in predictions(recipe_of(run))]
-    return _cosines_with_ones(np.swapaxes(np.stack([one.reshape(len(one), inputs, -1) for one in every]), 1, 2))
+    return _with_ones(np.swapaxes(np.stack([one.reshape(len(one), inputs, -1) for one in every]), 1, 2))
 
 
 def along_ones(results: Results, name: str, paper: str) -> list[Claim]:
     """Claim that kernels lie along ± the vector of ones: all of them, nearly all, and as many as eq. 44 predicts."""
-    cosines, predicted = (np.abs(one) for one in (to_ones(results[name]), predicted_to_ones(results[name])))
+    run = results[name]
+    cosines, predicted = np.abs(cosines_with_ones(run)), np.abs(predicted_cosines_with_ones(run))
     seen, expected = (np.mean(one > NEAR, axis=(1, 2)) for one in (cosines, predicted))
-    start = np.median(np.abs(to_ones(results[name], 0)))
+    start = np.median(np.abs(cosines_with_ones(run, 0)))
     measured = (
         f"{percent(seen)} of kernels; median |cos| {np.median(cosines):.4f} (at the start {start:.2f}), by input "
         f"channel {', '.join(f'{value:.4f}' for value in np.median(cosines, axis=(0, 2)))}"

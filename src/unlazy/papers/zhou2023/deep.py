@@ -88,8 +88,8 @@ class ThreeLayers(c.TrainingPanel):
         if printed is not None:
             other = printed["paper"]
             more += (
-                f" The paper has γ = {other.gamma:g}, rate {other.rate:g} and steps 200 to {other.steps[-1]}, by which "
-                "kernels cannot have moved far enough."
+                f" The paper prints γ = {other.gamma:g}, rate {other.rate:g} and steps 200 to {other.steps[-1]}, in "
+                "which kernels cannot have moved far enough to condense."
             )
         self.caption = (
             f"{c.cosines_between('kernels')} tanh, kernels of {one.kernel} x {one.kernel}, {read}, {loss}, full-batch "
@@ -115,7 +115,7 @@ class ThreeLayers(c.TrainingPanel):
     def claims(self, results: Results) -> list[Claim]:
         step, shown = self.at_shown(results)
         if self.lines is None:
-            return [*_still(shown), _learnt(results[f"step {step}"])]
+            return [*_condensed_at_end(shown), _learnt(results[f"step {step}"])]
         runs, paper = {"tanh": shown}, "nearly all kernels are condensed into two opposite directions"
         if len(set(self.lines)) > 1:
             wanted = dict(zip(c.layers_of(shown), self.lines, strict=True))
@@ -146,8 +146,8 @@ class Accuracy(Panel):
     title = "Figure 8: training accuracy of figure 2"
     scales = by_scale(CLASSIFIER, lambda one: f"{one.in_words()}, {one.steps[-1]:,} steps, the run of figure 2")
     caption = (
-        "Share of training images classified correctly along the run of figures 2 and 3. The paper does not give its "
-        f"number of steps; ours is a choice. {STAND_IN}."
+        "Share of training images classified correctly along the run of figures 2 and 3. The paper does not state the "
+        f"number of steps; this one is our choice. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -220,7 +220,7 @@ def _printed(run: xr.Dataset) -> Claim:
     )
 
 
-def _still(run: xr.Dataset) -> list[Claim]:
+def _condensed_at_end(run: xr.Dataset) -> list[Claim]:
     """Claim that nearly all pairs are condensed, and that more are than by chance.
 
     The first share was chosen after runs at quick scale had shown 100 %.

@@ -1,10 +1,10 @@
 """Beyond the paper: the number of directions into which weights condense, for activations of multiplicity 1 to 3.
 
 With multiplicity p, small weights follow a' = T[w, ..., w] and w' = a p T[w, ..., w, ·] with a tensor T of the data.
-For p = 1 this is linear, and all neurons grow at the same rate. For p ≥ 2 each neuron escapes at its own time, which
-depends on its initial weights: along gradient flow the few that are first end the initial stage, and the others have
-not moved. Adam moves all of them, but by its rate in each coordinate, so that the first directions are vectors of
-signs: with one input (w, b) ∝ (±1, ±1), two lines for every p.
+For p = 1 this is linear, and all neurons grow at the same rate. For p ≥ 2 each neuron escapes from small weights at
+its own time, which depends on its initial weights: along gradient flow the few that escape first end the initial
+stage, when the others have hardly moved. Adam moves all of them, but by its rate in each coordinate, so that the first
+directions are vectors of signs: with one input (w, b) ∝ (±1, ±1), two lines for every p.
 """
 
 import dataclasses
@@ -97,7 +97,7 @@ def _dense(p: int, label: str, seeds: int) -> Recipe:
 
 
 def _kernels(p: int, scale: Scale, standard: bool, seeds: int) -> Recipe:
-    """Return the recipe of kernels of a convolution, in double precision, in which small decreases of the loss show."""
+    """Return the recipe of a convolution, in double precision, which resolves small decreases of the loss."""
     s, start = _SCALES[scale], "standard start" if standard else "small weights"
     steps = _CONTROL if standard else even_steps(s.steps, 5)
     one = Training("mnist", s.n, (s.channels,), 5, s.rate, steps, SQUARED, _ACTIVATIONS[p], s.gamma, standard=standard)
@@ -105,10 +105,10 @@ def _kernels(p: int, scale: Scale, standard: bool, seeds: int) -> Recipe:
     return msgspec.structs.replace(made, dtype="float64")
 
 
-def shown(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+def initial_stage(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return (w_j, b_j), (seeds, neurons, 2), and the decrease of the loss, at the end of the initial stage.
 
-    That is the last time at which the loss of a seed has fallen by less than 1 %. The run is one with one input.
+    That is the last time at which the loss of a seed has fallen by less than 1 %. The network has one input.
     """
     falls = c.fall(run)
     early = np.cumprod(falls < _FALLEN, axis=1).astype(bool)
@@ -155,12 +155,12 @@ class Multiplicity(Panel):
 
     def claims(self, results: Results) -> list[Claim]:
         runs = {label: {p: results[f"{label} p={p}"] for p in _ACTIVATIONS} for label in (_FLOW, _SIGNS, _KERNELS)}
-        dense = {label: {p: shown(run) for p, run in runs[label].items()} for label in (_FLOW, _SIGNS)}
+        dense = {label: {p: initial_stage(run) for p, run in runs[label].items()} for label in (_FLOW, _SIGNS)}
         kernels = {p: (c.kernels(run, "conv1"), c.fall(run)[:, -1]) for p, run in runs[_KERNELS].items()}
-        counts = {p: [check.followed(one) for one in each] for p, (each, _) in dense[_SIGNS].items()}
+        counts = {p: [check.count_lines(one) for one in each] for p, (each, _) in dense[_SIGNS].items()}
         return [
-            _few("neurons with one input, along gradient flow", dense[_FLOW]),
-            _few("neurons with one input, by Adam", dense[_SIGNS], signs=True),
+            _few_lines("neurons with one input, along gradient flow", dense[_FLOW]),
+            _few_lines("neurons with one input, by Adam", dense[_SIGNS], signs=True),
             Claim(
                 text="the bound is attained: for each p some draws with one input, by Adam, have p lines; at least two "
                 f"neurons and {check.SPREAD:.0%} of all make a line, to |cos| > {check.NEAR:g}",
@@ -169,7 +169,7 @@ class Multiplicity(Panel):
                 judged=together(certain(max(each) == p, "largest number of lines") for p, each in counts.items()),
                 hindsight=True,
             ),
-            _few("kernels, by Adam", kernels),
+            _few_lines("kernels, by Adam", kernels),
             *(check.control(results[f"{_KERNELS} p={p}"], results[f"{_STANDARD} p={p}"]) for p in _ACTIVATIONS),
         ]
 
@@ -180,7 +180,7 @@ class Multiplicity(Panel):
         )
         for index, p in enumerate(_ACTIVATIONS):
             for row, label in enumerate((_FLOW, _SIGNS)):
-                _angles(axes[3 * row + index], shown(results[f"{label} p={p}"])[0][0])
+                _angles(axes[3 * row + index], initial_stage(results[f"{label} p={p}"])[0][0])
                 axes[3 * row + index].set_title(f"{_WORDS[p]} (p = {p}), {label}", fontsize=9)
             pictures.append(
                 c.heat(axes[6 + index], results[f"{_KERNELS} p={p}"], "conv1", f"{_WORDS[p]} (p = {p}), kernels")
@@ -199,14 +199,14 @@ def _angles(axes: Axes, vectors: np.ndarray) -> None:
     axes.set(xlim=(0, 180), ylim=(1e-2, 1e4), xlabel="angle of (w, b), degrees")
 
 
-def _few(what: str, found: dict[int, tuple[np.ndarray, np.ndarray]], signs: bool = False) -> Claim:
+def _few_lines(what: str, found: dict[int, tuple[np.ndarray, np.ndarray]], signs: bool = False) -> Claim:
     """Claim that nearly all vectors lie along at most as many lines as the multiplicity.
 
-    Sizes and the constant of Adam were changed after a first run, but not the claim. Two lines of signs are not
-    evidence for p ≥ 2.
+    Sizes and the constant of Adam were changed after a first run, but not the claim. With ``signs``, vectors along the
+    two lines of signs are not evidence for p ≥ 2.
     """
     shares = {p: np.array([check.gathered(one, p) for one in each]) for p, (each, _) in found.items()}
-    counts = {p: [check.followed(one) for one in each] for p, (each, _) in found.items()}
+    counts = {p: [check.count_lines(one) for one in each] for p, (each, _) in found.items()}
     by_signs = {p: np.mean([along_signs(one) for one in each]) for p, (each, _) in found.items()}
 
     def judged(p: int) -> Judgement:

@@ -12,7 +12,7 @@ import xarray as xr
 from unlazy.figures import Axis, draw_phases
 from unlazy.lab import Recipe, draw_data, parse
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import exponent, titled_canvas
+from unlazy.papers._curves import exponents, titled_canvas
 from unlazy.papers.outcomes import at_least, increases, ordered, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.claims import NEAR, NEARLY_ALL, SPREAD, observe, percent
@@ -27,14 +27,14 @@ _SCALES: dict[Scale, Sizes] = {
 _KERNEL = 5
 _MOST = 0.5  # share of pairs above which a network is drawn as condensed
 _HALF = 0.5  # relative decrease of the loss at which each network is observed
-# Times in units of the time that one direction alone would need: dense around it, then sparse. Below γ = 1 networks
-# start with large outputs, which they have to unlearn first.
+# Times in units of `growth_time`: dense around it, then sparse. Below γ = 1 networks start with large outputs, which
+# have to decay first.
 _GRID = (*np.linspace(0.0, 1.4, 15), 1.7, 2.0, 2.5, 3.0, 4.0)
 _LATE = (6.0, 10.0, 20.0, 40.0, 80.0)
 
 
-def needed(largest: float, power: float, channels: int, epsilon: float) -> float:
-    """Compute the time in which outputs along one direction alone grow to the size of the targets.
+def growth_time(largest: float, power: float, channels: int, epsilon: float) -> float:
+    """Compute the time in which outputs along v_1 alone grow to the size of the targets.
 
     With x_β = <θ_W,β, v_1> and y_β = <θ_a,β, u_1>, Σ_β x_β y_β = M ε² sinh 2λ_1 t on average (eq. 44), and the outputs
     have the size of the targets when it is mean(y²) / λ_1. The time is logarithmic in small weights, and proportional
@@ -43,7 +43,7 @@ def needed(largest: float, power: float, channels: int, epsilon: float) -> float
     return math.asinh(power / largest / (channels * epsilon**2)) / (2 * largest)
 
 
-def expected(gamma: float) -> float:
+def expected_exponent(gamma: float) -> float:
     """Return the exponent of M in the relative change of the weights once outputs have the size of the targets.
 
     In the linear flow M ε² sinh 2λ_1 t is then a constant, and M ε² = M^(1 - γ). For large weights the change is of
@@ -116,7 +116,7 @@ class PhaseMap(Panel):
         largest, power = _strength(Recipe(data=data, network="conv-net", times=[0.0]).json(), _KERNEL)
         for gamma, m in itertools.product(sizes.gammas, sizes.widths):
             epsilon = float(m) ** (-gamma / 2)
-            unit = needed(largest, power, m, epsilon)
+            unit = growth_time(largest, power, m, epsilon)
             found[f"γ={gamma:g} M={m}"] = c.flow_recipe(
                 f"phase γ={gamma:g} M={m}",
                 data,
@@ -132,8 +132,7 @@ class PhaseMap(Panel):
     def claims(self, results: Results) -> list[Claim]:
         gammas, widths, found = _map(results)
         halved = all(one.halved for one in found.values())
-        changes = {gamma: np.stack([found[gamma, m].change for m in widths], axis=1) for gamma in gammas}
-        slopes = {gamma: np.array([exponent(widths, one) for one in every]) for gamma, every in changes.items()}
+        slopes = {gamma: exponents(widths, [found[gamma, m].change for m in widths]) for gamma in gammas}
         pairs = {gamma: [found[gamma, m].pairs for m in widths] for gamma in gammas}
         beyond = {gamma: np.sign(gamma - 1) * slope for gamma, slope in slopes.items() if gamma != 1}
         not_there = undecided("not every loss has halved")
@@ -144,7 +143,7 @@ class PhaseMap(Panel):
                 paper="the relative change as the width approaches infinity is 0 in the linear regime and infinite in "
                 "the condensed one (section 2); Theorem 1 asks for γ > 1",
                 measured=", ".join(
-                    f"γ={gamma:g}: p = {slope.mean():+.2f} (linear flow {expected(gamma):+.2f})"
+                    f"γ={gamma:g}: p = {slope.mean():+.2f} (linear flow {expected_exponent(gamma):+.2f})"
                     for gamma, slope in slopes.items()
                 ),
                 judged=together(increases(np.zeros(slope.size), slope) for slope in beyond.values())

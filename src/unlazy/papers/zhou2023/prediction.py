@@ -11,7 +11,7 @@ import xarray as xr
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
-from unlazy.papers._curves import listed, min_max, titled_canvas
+from unlazy.papers._curves import first_crossing, listed, min_max, titled_canvas
 from unlazy.papers.outcomes import Judgement, at_least, increases, near, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.condensation import STAND_IN, Pictures, predictions
@@ -22,30 +22,18 @@ _KERNEL: dict[Pictures, int] = {"mnist": 5, "cifar10": 3}
 _EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)
 _LEVEL = 0.999
 _CLOSE = 0.05  # allowed relative error of the prediction, in time and in weights
-# In units of the predicted time: dense where alignment is expected, and on to where the prediction becomes invalid.
+# In units of the predicted time: dense where alignment is expected, and continued until the prediction fails.
 _GRID = np.concatenate([[0.0, 0.3, 0.6], np.linspace(0.8, 1.2, 9), np.linspace(1.4, 2.6, 7)])
-
-
-def _crossing(times: np.ndarray, values: np.ndarray, level: float) -> float:
-    """Return the first time at which increasing ``values`` reach ``level``, interpolated; infinite if never."""
-    above = np.flatnonzero(values >= level)
-    if not above.size:
-        return float("inf")
-    after = int(above[0])
-    if after == 0:
-        return float(times[0])
-    share = (level - values[after - 1]) / (values[after] - values[after - 1])
-    return float(times[after - 1] + share * (times[after] - times[after - 1]))
 
 
 class Measured(NamedTuple):
     """Times of one run and of its prediction, one per seed."""
 
-    predicted: np.ndarray  # of alignment, by eq. 44
-    seen: np.ndarray  # ... in the run; infinite if never
-    close: np.ndarray  # until which weights are within 5 % of eq. 44, at most the end of the run
+    predicted: np.ndarray  # time of alignment by eq. 44
+    seen: np.ndarray  # time of alignment in the run; infinite if it is never reached
+    close: np.ndarray  # time until which weights are within 5 % of eq. 44, at most the end of the run
     effective: np.ndarray  # T_eff of eq. 54
-    end: float  # of the run
+    end: float  # end of the run
 
     @property
     def ratio(self) -> np.ndarray:
@@ -58,7 +46,7 @@ class Measured(NamedTuple):
         return np.abs(self.predicted / self.seen - 1)
 
 
-def _followed(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndarray]]:
+def _against_prediction(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndarray]]:
     """For each seed: the prediction, the median alignment with v_1, and the distance from eq. 44, at every time."""
     times = run["time"].values
     for found, weights in zip(predictions(recipe_of(run)), run["input-weights.conv1"].values, strict=True):
@@ -69,10 +57,11 @@ def _followed(run: xr.Dataset) -> Iterator[tuple[Prediction, np.ndarray, np.ndar
 def measure(run: xr.Dataset) -> Measured:
     """Compare a run with eq. 44, seed by seed."""
     times, rows = run["time"].values, []
-    for found, aligned, off in _followed(run):
+    for found, aligned, off in _against_prediction(run):
         # log(1 - alignment) is nearly linear in t, so it is what is interpolated.
-        seen = _crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
-        close = min(_crossing(times, np.log(np.maximum(off, 1e-15)), np.log(_CLOSE)), float(times[-1]))
+        seen = first_crossing(times, -np.log(np.maximum(1 - aligned, 1e-15)), -np.log(1 - _LEVEL))
+        seen = np.inf if np.isnan(seen) else seen
+        close = np.fmin(first_crossing(times, np.log(np.maximum(off, 1e-15)), np.log(_CLOSE)), times[-1])
         rows.append((found.time_of(_LEVEL), seen, close, found.effective_time(option(run, "network.scale"))))
     return Measured(*np.array(rows, float).T, end=float(times[-1]))
 
@@ -177,7 +166,7 @@ class PredictedTime(Panel):
             runs = {f"ε={epsilon:g}": results[f"{pictures} ε={epsilon:g}"] for epsilon in _EPSILONS}
             for index, (label, run) in enumerate(runs.items()):
                 times = run["time"].values
-                known, aligned, off = zip(*_followed(run), strict=True)
+                known, aligned, off = zip(*_against_prediction(run), strict=True)
                 scaled = times / float(np.mean([found.time_of(_LEVEL) for found in known]))
                 band(above, scaled, np.maximum(1 - np.array(aligned), 1e-12), index, label)
                 band(below, scaled[1:], np.maximum(off, 1e-12)[:, 1:], index, label)

@@ -35,7 +35,7 @@ _PAPER: dict[Pictures, tuple[tuple[float, float], ...]] = {  # mean and standard
     "cifar10": ((0.9891, 0.0349), (0.9982, 0.0009), (0.9992, 0.0003)),
     "mnist": ((0.99974, 0.00003),),
 }
-_DIGITS: dict[Pictures, int] = {"cifar10": 4, "mnist": 5}  # that the paper prints
+_DIGITS: dict[Pictures, int] = {"cifar10": 4, "mnist": 5}  # decimals that the paper prints
 _WITHIN = 1e-4  # allowed distance from the paper's value on MNIST, in the weaker statement
 _CLEAR = 5.0  # a gap is clear if λ_1² is this many times λ_2²
 

@@ -15,9 +15,9 @@ from unlazy.papers.zhou2023.condensation import SQUARED, STAND_IN, STANDARD, STA
 # Rate and number of steps of each activation.
 _STEPS: dict[Scale, dict[Pictures, dict[str, tuple[float, int]]]] = {
     # Adam moves each weight by about its rate in a step: here rates are larger and steps are fewer by the same factor.
-    # Only tanh on colour images goes 2.7 times as far as in the paper: at 1.3 times as far, 81 to 90 % of the kernels
-    # had turned at this size. The dense layer is the likely reason: at the paper's distance 77 % turn with 16 units and
-    # 100 % with 1,024 (two seeds).
+    # Only with tanh on colour images do weights move 2.7 times as far as in the paper: at 1.3 times as far, 81 to 90 %
+    # of the kernels had condensed at this size. The dense layer is the likely reason: at the paper's distance 77 %
+    # condense with 16 units and 100 % with 1,024 (two seeds).
     "quick": {
         "cifar10": {"relu": (1e-5, 50), "sigmoid": (2.5e-5, 100), "tanh": (5e-6, 80)},
         "mnist": {"sigmoid": (2.5e-6, 50), "relu": (2.5e-6, 60), "tanh": (2.5e-5, 40)},
@@ -155,7 +155,7 @@ class GradientDescent(c.TrainingPanel):
         figure, axes = titled_canvas(f"zhou2023, gradient descent, {c.pictures_shown(results)}", 2, 8.6, 3.9)
         figure.colorbar(c.heat(axes[0], run, "conv1", "cosine similarity"), ax=axes[0], shrink=0.8)
         amplitudes = np.linalg.norm(c.kernels(run, "conv1")[0], axis=1)
-        cosines = np.swapaxes(check.to_ones(run)[0], 0, 1).ravel()  # in the order in which kernels are stored
+        cosines = np.swapaxes(check.cosines_with_ones(run)[0], 0, 1).ravel()  # in the order in which kernels are stored
         left, right = axes[1], axes[1].twinx()
         left.plot(amplitudes, ".", color=ORDERED[2], markersize=4)
         right.plot(cosines, "+", color=ORDERED[1], markersize=4)

@@ -11,8 +11,8 @@ common, `problems` the runs on which they are checked.
 from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove, KernelBumps, channel_speed
 from unlazy.papers.aiad2026.theorems.forward import ForwardBound, ForwardLipschitz
 from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal, subgaussian
-from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaces, OneSparse, Spike, spike
-from unlazy.papers.aiad2026.theorems.picard import Path, Picard, apart
+from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaceMoments, OneSparse, Spike, spike
+from unlazy.papers.aiad2026.theorems.picard import Path, Picard, trajectory_distance
 from unlazy.papers.aiad2026.theorems.span import FeaturesSpan
 from unlazy.papers.aiad2026.theorems.two_spikes import Lead, LeadGrows, leads
 from unlazy.papers.aiad2026.theorems.well_posed import BoundedSets, Contraction, WeightBounds, WellPosed, growth
@@ -33,7 +33,7 @@ __all__ = [
     "FeaturesSpan",
     "ForwardBound",
     "ForwardLipschitz",
-    "HalfSpaces",
+    "HalfSpaceMoments",
     "KernelBumps",
     "Lead",
     "LeadGrows",
@@ -47,7 +47,6 @@ __all__ = [
     "Spike",
     "WeightBounds",
     "WellPosed",
-    "apart",
     "channel_speed",
     "constants",
     "growth",
@@ -55,4 +54,5 @@ __all__ = [
     "measure",
     "spike",
     "subgaussian",
+    "trajectory_distance",
 ]

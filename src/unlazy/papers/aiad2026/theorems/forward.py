@@ -20,7 +20,7 @@ from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, requir
 from unlazy.theory.coupling import neurons_of
 from unlazy.theory.hypotheses import observed_later, rounding
 
-_WEAK = 1e3  # a bound that exceeds what it bounds by this factor says nothing
+_WEAK = 1e3  # a bound that exceeds what it bounds by this factor does not test anything
 _MOMENTS = 1.0, 2.0, 50.0  # those that the norms of Appendix D.2 use
 
 
@@ -110,7 +110,7 @@ class ForwardLipschitz(Theorem[Setting]):
             last = f"H_{len(found)}"
             why += f" For {last} these are {moves[-1]:.3g} and {numbers[f'allowed for {last}']:.3g}."
         if weak:
-            why += f" For {', '.join(weak)} the bound is met {_WEAK:,.0f} times over and says nothing."
+            why += f" For {', '.join(weak)} it is larger by a factor of more than {_WEAK:,.0f}, and tests nothing."
         return Finding.judge(holds, why, min(margins), numbers, vacuous=len(weak) == len(margins))
 
 

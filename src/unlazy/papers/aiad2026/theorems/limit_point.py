@@ -17,7 +17,7 @@ from unlazy.papers.chen2022.theorems.decay import slope_floor
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem
 from unlazy.theory.hypotheses import gradient_flow, observed_later, rounding
 
-_FADED = 1e-6  # signals below this share of what they are without cancellation count as zero
+_CANCELLED = 1e-6  # signals below this share of what they are without cancellation count as zero
 _ALWAYS = "always true on a run, which has finitely many numbers"
 
 
@@ -125,7 +125,7 @@ def _assumptions(setting: Setting, tolerance: float) -> Reading[LimitPoint]:
     signals = np.linalg.norm(np.asarray(setting.ends[-1].signals(run.data.x)[0][0], float), axis=0)[samples]
     left = float(signals.min() / max(without_cancellation(setting), 1e-300))
     what = "B(x) not 0 at any data point of the limit (smallest, over sup|phi'| E[|L||w|])"
-    yield Hypothesis(what, left > _FADED, left, _FADED)
+    yield Hypothesis(what, left > _CANCELLED, left, _CANCELLED)
     return LimitPoint(setting, float(values[0]), before, speed, signals, shares, noise)
 
 
@@ -163,7 +163,9 @@ class LimitsAreGlobal(Theorem[LimitPoint]):
 
     def __check_init__(self) -> None:
         if not 0 < self.tolerance < 1:
-            raise UserError(f"The gradient must fall to a share between 0 and 1, not to {self.tolerance}: try 0.01.")
+            raise UserError(
+                f"The gradient must fall to a share between 0 and 1, not to {self.tolerance}: try tolerance = 0.01."
+            )
 
     def read(self, run: Trajectory) -> Reading[LimitPoint]:
         setting = yield from random_features(run)

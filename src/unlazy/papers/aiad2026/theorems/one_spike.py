@@ -52,7 +52,7 @@ def _sorted(rows: np.ndarray) -> np.ndarray:
     return rounded[np.lexsort(rounded.T[::-1])]
 
 
-class HalfSpaces(WithProbability[np.ndarray]):
+class HalfSpaceMoments(WithProbability[np.ndarray]):
     """Lemma H.1: E[U 1{aU > 0}] = sign(a) ½ E|U| and E[U² 1{aU > 0}] = ½ E U² for symmetric U.
 
     U is each column of the mixing matrix L. The lemma is about its law, from which a draw deviates by chance: both

@@ -52,7 +52,7 @@ class Path(NamedTuple):
         return Path(channels, first * self.first, second * self.second)
 
 
-def apart(one: Path, other: Path) -> np.ndarray:
+def trajectory_distance(one: Path, other: Path) -> np.ndarray:
     """Compute ‖W' - W''‖_t of Appendix D.2 at every time t.
 
     It is the larger of max_k E[sup_{s<=t} |w_1' - w_1''|²]^½ and E[sup_{s<=t} |w_2' - w_2''|²]^½.
@@ -137,7 +137,7 @@ class Picard(Setting):
         return jax.jit(lambda channels, second: jax.lax.map(one, (channels, second)))
 
     def apply(self, path: Path) -> tuple[Path, float, Sizes]:
-        """Compute F(W'), a bound on the error of its integrals in the norm of `apart`, and the sizes of W'.
+        """Compute F(W'), a bound on its integration error in the norm of `trajectory_distance`, and the sizes of W'.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from unlazy.papers.aiad2026.probes import ChannelDrive
 from unlazy.papers.aiad2026.theorems import problems
 from unlazy.papers.aiad2026.theorems import setting as common
 from unlazy.papers.aiad2026.theorems.limit_point import subgaussian
-from unlazy.papers.aiad2026.theorems.picard import Path, Picard, apart, ceiling, curvature
+from unlazy.papers.aiad2026.theorems.picard import Path, Picard, ceiling, curvature, trajectory_distance
 from unlazy.papers.aiad2026.theorems.setting import AUTHORS, largest, moment
 from unlazy.probes import Probe, TrainedNeurons
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, require
@@ -22,7 +22,7 @@ from unlazy.theory.hypotheses import gradient_flow
 _WEAK = 1e3  # a bound that exceeds what it bounds by this factor says nothing
 _COARSE = 1e-3  # integrals over time with a larger error, as a share of the movement, say nothing
 _ITERATIONS = 12
-_NO_BOUND = f"A bound that is met {_WEAK:,.0f} times over says nothing."
+_NO_BOUND = f"A bound that is satisfied by a factor of more than {_WEAK:,.0f} does not test anything."
 
 
 def is_three_layers(network: Network) -> bool:
@@ -50,10 +50,10 @@ class _OfOperator(Theorem[Picard]):
 
 def _chain(setting: Picard, one: Path, other: Path, count: int) -> tuple[np.ndarray, float]:
     """Return the distances at the end of F^m of two trajectories for m = 0 ... count, and the largest c of any pair."""
-    distances, constant = [apart(one, other)[-1]], 0.0
+    distances, constant = [trajectory_distance(one, other)[-1]], 0.0
     for _ in range(count):
         (one, _, size), (other, _, more) = setting.apply(one), setting.apply(other)
-        distances.append(apart(one, other)[-1])
+        distances.append(trajectory_distance(one, other)[-1])
         constant = max(constant, setting.lipschitz(size, more))
     return np.asarray(distances), constant
 
@@ -77,7 +77,7 @@ class WellPosed(_OfOperator):
     def conclude(self, setting: Picard) -> Finding:
         run, rest = setting.path, setting.path.scaled(0, 0)
         image, error, _ = setting.apply(run)
-        off, moved = apart(image, run)[-1], apart(rest, run)[-1]
+        off, moved = trajectory_distance(image, run)[-1], trajectory_distance(rest, run)[-1]
         slack = error + setting.precision * _size(setting)
         distances, constant = _chain(setting, rest, run, _ITERATIONS)
         order = np.arange(len(distances))
@@ -112,7 +112,7 @@ class WellPosed(_OfOperator):
 
 
 def _size(setting: Picard) -> float:
-    """Return the factor from a relative error of the run's outputs to an error in the norm of `apart`.
+    """Return the factor from a relative error of the run's outputs to an error in the norm of `trajectory_distance`.
 
     Amplitudes of an infinite first block are computed from its channels, which multiplies errors by |φ_1|/eig_min(K)^½.
     """
@@ -139,13 +139,17 @@ class Contraction(_OfOperator):
 
     def conclude(self, setting: Picard) -> Finding:
         times, ratios, constants = setting.run.times, [], []
-        errors, moved = [], apart(setting.path, setting.path.scaled(0, 0))[-1]
+        errors, moved = [], trajectory_distance(setting.path, setting.path.scaled(0, 0))[-1]
         pairs = [(setting.path, setting.path.scaled(*factors)) for factors in ((0, 0), (2, 2), (1, 0), (0, 1))]
         for _ in range(2):
             images = []
             for one, other in pairs:
                 (left, wrong, size), (right, worse, more) = setting.apply(one), setting.apply(other)
-                constant, before, after = setting.lipschitz(size, more), apart(one, other), apart(left, right)
+                constant, before, after = (
+                    setting.lipschitz(size, more),
+                    trajectory_distance(one, other),
+                    trajectory_distance(left, right),
+                )
                 steps = np.diff(times) * (before[1:] + before[:-1]) / 2  # the norm grows with time
                 allowed = constant * np.cumsum(steps)
                 clear = after[1:] > 10 * (wrong + worse)

@@ -17,9 +17,9 @@ from unlazy.papers.caron2023.theorems.first_step import (
 )
 from unlazy.papers.caron2023.theorems.guarantees import (
     ReluConverges,
-    ReluPathSuffices,
+    ReluConvergesNearby,
     SmoothConverges,
-    SmoothPathSuffices,
+    SmoothConvergesNearby,
     monitor,
 )
 from unlazy.papers.caron2023.theorems.kernels import (
@@ -32,7 +32,7 @@ from unlazy.papers.caron2023.theorems.kernels import (
     parts,
     smallest_mean_eigenvalue,
 )
-from unlazy.papers.caron2023.theorems.path import EigenvalueBringsDecay, ReluKernelStays, SmoothKernelStays
+from unlazy.papers.caron2023.theorems.path import EigenvalueImpliesDecay, ReluKernelStays, SmoothKernelStays
 from unlazy.papers.caron2023.theorems.start import (
     KernelNearItsLimit,
     KernelVaries,
@@ -42,7 +42,7 @@ from unlazy.papers.caron2023.theorems.start import (
 )
 
 __all__ = [
-    "EigenvalueBringsDecay",
+    "EigenvalueImpliesDecay",
     "Guarantee",
     "KernelMoves",
     "KernelNearItsLimit",
@@ -53,11 +53,11 @@ __all__ = [
     "NodeSums",
     "Parts",
     "ReluConverges",
+    "ReluConvergesNearby",
     "ReluKernelStays",
-    "ReluPathSuffices",
     "SmoothConverges",
+    "SmoothConvergesNearby",
     "SmoothKernelStays",
-    "SmoothPathSuffices",
     "StartConcentrates",
     "WeightsMove",
     "distance_to_limit",

@@ -20,7 +20,7 @@ from unlazy.theory import Example, Finding, Reading, Theorem, read_all
 from unlazy.theory.hypotheses import squared_loss
 
 _CLEAR = 5.0  # standard errors
-_SEEN = 3  # inputs between which the change of the kernel is compared
+_INPUTS = 3  # inputs between which the change of the kernel is compared
 
 
 def first_weight_step(activation: Activation, x: Float[Array, "n d"]) -> np.ndarray:
@@ -78,7 +78,7 @@ def _weights(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "2 
 
 def _kernel(network: TwoLayer, given: tuple[Dataset, Loss]) -> Float[Array, "p p"]:
     data, loss = given
-    x = data.x[:_SEEN]
+    x = data.x[:_INPUTS]
 
     def theta(w: Array) -> Array:
         return with_fields(network, w=w).tangent_kernel(x, x)
@@ -106,10 +106,12 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        made, slope = setting
-        mean = s.over_starts(_weights, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(51))
-        step = first_weight_step(made.network.activation, made.x)
-        predicted = slope * made.unit * np.stack([step, made.variances[0] * step])
+        model, slope = setting
+        mean = s.over_starts(
+            _weights, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(51)
+        )
+        step = first_weight_step(model.network.activation, model.x)
+        predicted = slope * model.unit * np.stack([step, model.variances[0] * step])
         return _equal(mean, predicted, "dw/dt")
 
 
@@ -135,22 +137,24 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
         return setting
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        made, slope = setting
-        mean = s.over_starts(_kernel, made, (made.run.data, made.run.loss), self.draws, made.n, key=jax.random.key(52))
-        each = first_kernel_step(made.network.activation, made.x, made.x[:_SEEN])
-        predicted = slope * made.unit**2 * float(made.variances @ made.variances) * each
+        model, slope = setting
+        mean = s.over_starts(
+            _kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(52)
+        )
+        each = first_kernel_step(model.network.activation, model.x, model.x[:_INPUTS])
+        predicted = slope * model.unit**2 * float(model.variances @ model.variances) * each
         return _equal(mean, predicted, "dΘ/dt")
 
 
 def _on_squares(run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
     """Require the paper's model and activations, on squared loss, with any inputs (Assumption 2.2 alone)."""
-    hypotheses, made = read_all(s.model(run))
+    hypotheses, model = read_all(s.read_any_inputs(run))
     squared, slope = squared_loss(run)
     yield from (*hypotheses, squared)
-    if made is None:
+    if model is None:
         return None
-    yield from s.either(made)
-    return made, slope
+    yield from s.relu_or_smooth(model)
+    return model, slope
 
 
 def _equal(mean: s.Mean, predicted: np.ndarray, what: str) -> Finding:

@@ -39,34 +39,34 @@ class _Guarantee(WithProbability[Promised]):
     knows = staticmethod(s.is_known)
     _activation = staticmethod(s.relu)  # Assumption 2.2(a), or `smooth` for (b)
 
-    def _promise(self, made: s.Model) -> Guarantee:
+    def _promise(self, model: s.Model) -> Guarantee:
         """Return the required width and the bounds: by default those of Theorems 4.1 and 4.2."""
-        return _any_targets(made, self.delta)
+        return _any_targets(model, self.delta)
 
     def read(self, run: Trajectory) -> Reading[Promised | None]:
         """Require Assumptions 2.1 to 2.3, γ > 0, gradient flow and the width."""
-        made = yield from s.start(run)
-        gaussian = gaussian_start(np.asarray(made.w, float), "nodes")
-        conditions = *self._activation(made), *gaussian, *s.positive_mean(made)
+        model = yield from s.read(run)
+        gaussian = gaussian_start(np.asarray(model.w, float), "nodes")
+        conditions = *self._activation(model), *gaussian, *s.positive_mean(model)
         yield from conditions
-        slope = yield from s.along(run)
+        slope = yield from s.observed_flow(run)
         if not all(one.met for one in conditions):
             return None
-        promised, m = self._promise(made), made.variances.size
+        promised, m = self._promise(model), model.variances.size
         yield Hypothesis("width m", m >= promised.width, m, promised.width)
-        return made, slope, promised
+        return model, slope, promised
 
     def conclude(self, setting: Promised) -> Finding:
-        made, slope, promised = setting
-        path = s.path(made, slope)
-        least = margins(promised, made.variances, *path[:5], resolution=path.blur).least()
+        model, slope, promised = setting
+        path = s.path(model, slope)
+        least = margins(promised, model.variances, *path[:5], resolution=path.relative_resolution).least()
         margin = min(least.values())
-        left = math.exp(-promised.rate * float(path.times[-1]) / 2) + path.blur
+        left = math.exp(-promised.rate * float(path.times[-1]) / 2) + path.relative_resolution
         fallen = 1 - left**2  # the guaranteed fall, as far as the run can resolve it
         numbers = {f"margin of ({name})": value for name, value in least.items()} | {
-            "width": float(made.variances.size),
+            "width": float(model.variances.size),
             "width needed": promised.width,
-            "kappa": made.kappa,
+            "kappa": model.kappa,
             "guaranteed rate": promised.rate,
             "promised fall": fallen,
             "slack in √L": path.resolution,
@@ -74,11 +74,11 @@ class _Guarantee(WithProbability[Promised]):
         factors = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
         why = f"The bounds hold by these factors: {factors}. The loss is guaranteed to fall by at least {fallen:.2%}."
         unlucky = f"Over random starts this happens with probability {self.delta:g} at most."
-        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That says nothing.", "if_fails": unlucky}
+        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That is no restriction.", "if_fails": unlucky}
         return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)
 
 
-class ReluPathSuffices(_Guarantee):
+class ReluConvergesNearby(_Guarantee):
     """Lemma D.3: (a)-(d) for ReLU, if m >= max(8n log(4n/δ)/(dκ), 8n Σc/(dκ), 256 n² Σc/(dκ)²).
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ² c_j / 64 is known once the network is drawn; c_j is chosen as small
@@ -93,17 +93,17 @@ class ReluPathSuffices(_Guarantee):
     example: ClassVar[Example] = Example(s.three_points, Relu(), near=1e-9)
     counterexample: ClassVar[Example] = Example(s.three_points, Relu())
 
-    def _promise(self, made: s.Model) -> Guarantee:
-        n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
-        each = 64 * _JUST * reach / self.delta**2 * np.sqrt(made.variances)
-        total, weighted = float(each.sum()), float(made.variances @ each)
+    def _promise(self, model: s.Model) -> Guarantee:
+        n, d, kappa, reach = model.n, model.d, model.kappa, _reach(model)
+        each = 64 * _JUST * reach / self.delta**2 * np.sqrt(model.variances)
+        total, weighted = float(each.sum()), float(model.variances @ each)
         start = 8 * n * math.log(4 * n / self.delta) / (d * kappa)
         width = max(start, 8 * n / (d * kappa) * total, (16 * n / (d * kappa)) ** 2 * total)
         drift = n / d * (weighted + 2 * math.sqrt(2 * weighted))
-        return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
+        return Guarantee(width, model.gamma * kappa / 4, model.gamma * kappa / 2, reach, drift)
 
 
-class SmoothPathSuffices(_Guarantee):
+class SmoothConvergesNearby(_Guarantee):
     """Lemma D.5: (a)-(d) for smooth σ, if m >= max(8n log(2n/δ)/(dκ), n M² δ² S/(8d²κ), 4n² M² δ² S/(d³κ²)), S = Σ c².
 
     R'_j = √(n λ_j / d) |y - u_0| 4/(γκ) < R_j = δ c_j / 8 is known once the network is drawn; c_j is chosen as small as
@@ -112,20 +112,22 @@ class SmoothPathSuffices(_Guarantee):
 
     key: ClassVar[str] = "caron2023/lemma-d.5"
     source: ClassVar[str] = f"{s.AUTHORS}, Lemma D.5"
-    statement: ClassVar[str] = "Smooth networks that start near enough to the targets converge near their start."
+    statement: ClassVar[str] = (
+        "Smooth networks that start near enough to the targets converge, and stay near their start."
+    )
     example: ClassVar[Example] = Example(s.three_points, Tanh(), near=0.01)
     counterexample: ClassVar[Example] = Example(s.three_points, Tanh())
     _activation = staticmethod(s.smooth)
 
-    def _promise(self, made: s.Model) -> Guarantee:
-        n, d, kappa, reach = made.n, made.d, made.kappa, _reach(made)
-        bend = curvature(made.network.activation) * self.delta
-        squares = (8 * _JUST * reach / self.delta) ** 2 * made.variances
-        total, weighted = float(squares.sum()), float(made.variances @ squares)
+    def _promise(self, model: s.Model) -> Guarantee:
+        n, d, kappa, reach = model.n, model.d, model.kappa, _reach(model)
+        bend = curvature(model.network.activation) * self.delta
+        squares = (8 * _JUST * reach / self.delta) ** 2 * model.variances
+        total, weighted = float(squares.sum()), float(model.variances @ squares)
         start = 8 * n * math.log(2 * n / self.delta) / (d * kappa)
         width = max(start, n * bend**2 * total / (8 * d**2 * kappa), 4 * (n * bend) ** 2 * total / (d**3 * kappa**2))
         drift = n * bend**2 / (64 * d**2) * weighted + n * bend / (2 * d) ** 1.5 * math.sqrt(weighted)
-        return Guarantee(width, made.gamma * kappa / 4, made.gamma * kappa / 2, reach, drift)
+        return Guarantee(width, model.gamma * kappa / 4, model.gamma * kappa / 2, reach, drift)
 
 
 class ReluConverges(_Guarantee):
@@ -164,25 +166,27 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
     The run must have the probes of ``theory.needs``; for stored numbers use `margins`. ``delta`` is the failure
     probability.
     """
-    conditions, made = read_all(s.start(run))
-    if made is None or not isinstance(run.loss, Squared):
+    conditions, model = read_all(s.read(run))
+    if model is None or not isinstance(run.loss, Squared):
         unmet = [str(one) for one in conditions if not one.met] or ["squared loss"]
         raise UserError(f"Theorems 4.1 and 4.2 of caron2023 do not describe this run. Not met: {'; '.join(unmet)}.")
     missing = [probe for probe in s.PROBES if through(run, probe) is None]
     if missing or not (run.times.size and run.times[0] == 0):
         raise UserError(
-            "`monitor` needs a run observed from t = 0 on: add probes=theory.needs(network, data) and the time 0."
+            "`monitor` needs a run observed from t = 0 on: add probes=theory.needs(network, data), and 0 to its times."
         )
-    path = s.path(made, loss_slope(run.loss, run.data.n))
-    return margins(_any_targets(made, delta), made.variances, *path[:5], resolution=path.blur)
+    path = s.path(model, loss_slope(run.loss, run.data.n))
+    return margins(_any_targets(model, delta), model.variances, *path[:5], resolution=path.relative_resolution)
 
 
-def _any_targets(made: s.Model, delta: float) -> Guarantee:
+def _any_targets(model: s.Model, delta: float) -> Guarantee:
     """Theorems 4.1 and 4.2."""
-    largest = float(np.max(np.abs(made.y)))
-    return guarantee(made.network.activation, made.variances, made.gamma, made.kappa, made.n, made.d, largest, delta)
+    largest = float(np.max(np.abs(model.y)))
+    return guarantee(
+        model.network.activation, model.variances, model.gamma, model.kappa, model.n, model.d, largest, delta
+    )
 
 
-def _reach(made: s.Model) -> float:
+def _reach(model: s.Model) -> float:
     """R'_j / √λ_j of Lemmas D.3 and D.5."""
-    return math.sqrt(made.n / made.d) * made.residual * 4 / (made.gamma * made.kappa)
+    return math.sqrt(model.n / model.d) * model.residual * 4 / (model.gamma * model.kappa)

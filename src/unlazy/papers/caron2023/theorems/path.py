@@ -23,11 +23,11 @@ from unlazy.theory.decay import Fall
 from unlazy.theory.hypotheses import gaussian_start
 
 
-class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
+class EigenvalueImpliesDecay(Theorem[tuple[s.Model, float]]):
     """Lemma D.1: if eig_min(Θ_s) >= ζ/2 up to t, then L_t <= L_0 e^(-ζt).
 
-    And |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. ζ is twice the smallest eigenvalue at any observed time. Observe
-    often: between the observed times the eigenvalue is not known.
+    Also |w_tj - w_0j| <= √(n λ_j / d) |y - u_0| 2/ζ. Here ζ is twice the smallest eigenvalue at any observed time;
+    observe the run often, as the eigenvalue is not known between these times.
     """
 
     key: ClassVar[str] = "caron2023/lemma-d.1"
@@ -40,20 +40,22 @@ class EigenvalueBringsDecay(Theorem[tuple[s.Model, float]]):
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float]]:
         """Require the paper's model, gradient flow, and eigenvalues above 0."""
-        made = yield from s.start(run)
-        yield s.slopes_at_most_one(made)
-        slope = yield from s.along(run)
+        model = yield from s.read(run)
+        yield s.slopes_at_most_one(model)
+        slope = yield from s.observed_flow(run)
         kernel = through(run, Kernel())
         if kernel is not None:
-            smallest = float(np.min(kernel["smallest"])) / made.unit
-            yield Hypothesis("eig_min(Θ) > 0 at every observed time", smallest > made.rounding, smallest, made.rounding)
-        return made, slope
+            smallest = float(np.min(kernel["smallest"])) / model.unit
+            yield Hypothesis(
+                "eig_min(Θ) > 0 at every observed time", smallest > model.rounding, smallest, model.rounding
+            )
+        return model, slope
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        made, path = setting[0], s.path(*setting)
+        model, path = setting[0], s.path(*setting)
         zeta = 2 * float(path.smallest.min())
         decay = Fall(path.times, path.losses, path.resolution, path.rounding).against(zeta, stepwise=False)
-        allowed = np.sqrt(made.n * made.variances / made.d) * made.residual * 2 / zeta
+        allowed = np.sqrt(model.n * model.variances / model.d) * model.residual * 2 / zeta
         moved = path.movement.max(axis=0)
         margin = _ratio(allowed, moved)
         numbers = decay.numbers | {
@@ -85,10 +87,10 @@ class ReluKernelStays(WithProbability[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model and start, and ReLU."""
-        made = yield from s.start(run)
-        yield from s.relu(made)
-        yield from gaussian_start(np.asarray(made.w, float), "nodes")
-        return made
+        model = yield from s.read(run)
+        yield from s.relu(model)
+        yield from gaussian_start(np.asarray(model.w, float), "nodes")
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         moved, shares = _moved(setting), np.sqrt(setting.variances)
@@ -117,9 +119,9 @@ class SmoothKernelStays(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model, and a smooth activation."""
-        made = yield from s.start(run)
-        yield from s.smooth(made)
-        return made
+        model = yield from s.read(run)
+        yield from s.smooth(model)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         bend, each = curvature(setting.network.activation), 2 * _moved(setting)
@@ -131,32 +133,32 @@ class SmoothKernelStays(Theorem[s.Model]):
         return _stays(setting, bounds, {"largest movement": float(each.max() / 2), "M": bend})
 
 
-def _moved(made: s.Model) -> np.ndarray:
+def _moved(model: s.Model) -> np.ndarray:
     """Return the distance of each node's weights from their start at the end of the run."""
-    return np.asarray(made.run.final.movement(made.network)["hidden"], float)
+    return np.asarray(model.run.final.movement(model.network)["hidden"], float)
 
 
-def _sums(made: s.Model, each: np.ndarray) -> list[tuple[float, float]]:
+def _sums(model: s.Model, each: np.ndarray) -> list[tuple[float, float]]:
     """Return γ_k and Σ_j λ_j^(k) c_j of both parts k of eq. 14, γ_1 = γ and γ_2 = 1 - γ."""
-    return [(share, float(made.part(k) @ each)) for k, share in ((1, made.gamma), (2, 1 - made.gamma))]
+    return [(share, float(model.part(k) @ each)) for k, share in ((1, model.gamma), (2, 1 - model.gamma))]
 
 
-def _in_reach(made: s.Model, radii: np.ndarray) -> float:
+def _in_reach(model: s.Model, radii: np.ndarray) -> float:
     """(1/d) Σ_ij |x_i|² λ_j [|w_0j·x_i| <= r_j |x_i|]: bounds what gates can change while weights stay within r_j."""
-    norms = jnp.linalg.norm(made.x, axis=1)
-    near = jnp.abs(made.x @ made.w.T) <= norms[:, None] * jnp.asarray(radii, norms.dtype)[None, :]
-    return float((norms**2) @ near.astype(norms.dtype) @ jnp.asarray(made.variances, norms.dtype)) / made.d
+    norms = jnp.linalg.norm(model.x, axis=1)
+    near = jnp.abs(model.x @ model.w.T) <= norms[:, None] * jnp.asarray(radii, norms.dtype)[None, :]
+    return float((norms**2) @ near.astype(norms.dtype) @ jnp.asarray(model.variances, norms.dtype)) / model.d
 
 
-def _stays(made: s.Model, bounds: list[float], more: dict[str, float]) -> Finding:
+def _stays(model: s.Model, bounds: list[float], more: dict[str, float]) -> Finding:
     """Compare the change of both parts of the kernel, and its smallest eigenvalue, with their bounds."""
-    ends = made.network, cast(TwoLayer, made.run.final)
-    before, after = (parts(network, made.run.data.x) for network in ends)
-    changes = [float(np.linalg.norm(b - a, 2)) / made.unit for a, b in zip(before, after, strict=True)]
-    largest = float(jnp.sum(made.x**2)) / made.d
-    slack = 1e3 * made.precision * largest
-    left = float(np.linalg.eigvalsh(before.symmetric)[0]) / made.unit - bounds[0]
-    smallest = float(np.linalg.eigvalsh(after.symmetric + after.rest)[0]) / made.unit
+    ends = model.network, cast(TwoLayer, model.run.final)
+    before, after = (parts(network, model.run.data.x) for network in ends)
+    changes = [float(np.linalg.norm(b - a, 2)) / model.unit for a, b in zip(before, after, strict=True)]
+    largest = float(jnp.sum(model.x**2)) / model.d
+    slack = 1e3 * model.precision * largest
+    left = float(np.linalg.eigvalsh(before.symmetric)[0]) / model.unit - bounds[0]
+    smallest = float(np.linalg.eigvalsh(after.symmetric + after.rest)[0]) / model.unit
     holds = all(change <= bound + slack for change, bound in zip(changes, bounds, strict=True))
     holds = holds and smallest >= left - slack
     numbers = {
@@ -172,8 +174,8 @@ def _stays(made: s.Model, bounds: list[float], more: dict[str, float]) -> Findin
         f"The symmetric part of Θ has changed by {changes[0]:.2g}, the rest by {changes[1]:.2g}; the bounds are "
         f"{bounds[0]:.2g} and {bounds[1]:.2g}."
     )
-    weak = bounds[0] >= made.gamma * largest and bounds[1] >= (1 - made.gamma) * largest
-    note = f"No kernel of these inputs can change by more than {largest:.2g}, so that this says nothing."
+    weak = bounds[0] >= model.gamma * largest and bounds[1] >= (1 - model.gamma) * largest
+    note = f"No kernel of these inputs can change by more than {largest:.2g}, so the bounds are no restriction."
     return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 

@@ -87,20 +87,22 @@ class Path(NamedTuple):
     movement: np.ndarray  # |w_tj - w_0j|, (T, m)
     drift: np.ndarray  # ‖Θ_t - Θ_0‖_2
     resolution: float  # error of √L
-    blur: float  # the same relative to its start
+    relative_resolution: float  # resolution over √L_0
     rounding: float  # error of √L by rounding alone
 
 
-def path(made: Model, slope: float) -> Path:
+def path(model: Model, slope: float) -> Path:
     """Return what was observed of a run on a loss with dL/df = ω (f - y), ω the ``slope``."""
-    loss, kernel, weights = (through(made.run, probe) for probe in PROBES)
-    losses = np.asarray(loss, float) / (slope * made.total)
-    size = float(np.sqrt(max(0.5 * float(made.y @ made.y), losses[0])))
-    error = relative_error(made.run, made.precision) * size
-    smallest, drift = (np.asarray(kernel[name], float) / made.unit for name in ("smallest", "drift_operator"))
-    times = np.asarray(made.run.times, float) * slope * made.unit
-    movement, blur = np.asarray(weights["hidden"], float), error / max(losses[0] ** 0.5, 1e-300)
-    return Path(times, losses, smallest, movement, drift, error, blur, rounding_error(made.precision) * size)
+    loss, kernel, weights = (through(model.run, probe) for probe in PROBES)
+    losses = np.asarray(loss, float) / (slope * model.total)
+    size = float(np.sqrt(max(0.5 * float(model.y @ model.y), losses[0])))
+    error = relative_error(model.run, model.precision) * size
+    smallest, drift = (np.asarray(kernel[name], float) / model.unit for name in ("smallest", "drift_operator"))
+    times = np.asarray(model.run.times, float) * slope * model.unit
+    movement, relative_resolution = np.asarray(weights["hidden"], float), error / max(losses[0] ** 0.5, 1e-300)
+    return Path(
+        times, losses, smallest, movement, drift, error, relative_resolution, rounding_error(model.precision) * size
+    )
 
 
 def described(network: Network) -> Reading[TwoLayer]:
@@ -125,7 +127,7 @@ def is_known(network: Network) -> bool:
     return read_all(described(network))[1] is not None
 
 
-def model(run: Trajectory) -> Reading[Model]:
+def read_any_inputs(run: Trajectory) -> Reading[Model]:
     """Require a network that the paper describes, with any inputs."""
     network, data = (yield from described(run.start)), run.data
     squares = (np.asarray(network.s, float) * float(jnp.abs(network.a[0]))) ** 2
@@ -146,16 +148,16 @@ def model(run: Trajectory) -> Reading[Model]:
     )
 
 
-def start(run: Trajectory) -> Reading[Model]:
+def read(run: Trajectory) -> Reading[Model]:
     """Require the paper's model, with inputs as in Assumption 2.1(a)."""
-    made = yield from model(run)
-    norms = np.linalg.norm(np.asarray(made.x, float), axis=1)
-    inside = bool(norms.min() > 0 and norms.max() <= 1 + 10 * made.precision)
+    model = yield from read_any_inputs(run)
+    norms = np.linalg.norm(np.asarray(model.x, float), axis=1)
+    inside = bool(norms.min() > 0 and norms.max() <= 1 + 10 * model.precision)
     yield from require(Hypothesis("inputs with 0 < |x| <= 1", inside, float(norms.max()), 1))
-    return made
+    return model
 
 
-def along(run: Trajectory) -> Reading[float]:
+def observed_flow(run: Trajectory) -> Reading[float]:
     """Require squared loss and gradient flow, observed at t = 0 and later; return ω of the loss."""
     squared, slope = squared_loss(run)
     yield squared
@@ -164,37 +166,37 @@ def along(run: Trajectory) -> Reading[float]:
     return slope
 
 
-def relu(made: Model) -> Iterator[Hypothesis]:
+def relu(model: Model) -> Iterator[Hypothesis]:
     """Require Assumption 2.2(a)."""
-    yield Hypothesis("ReLU", isinstance(made.network.activation, Relu))
+    yield Hypothesis("ReLU", isinstance(model.network.activation, Relu))
 
 
-def smooth(made: Model) -> Iterator[Hypothesis]:
+def smooth(model: Model) -> Iterator[Hypothesis]:
     """Require Assumption 2.2(b). Where |σ'| <= 1, the polynomials are those with σ'' = 0."""
-    sigma = made.network.activation
+    sigma = model.network.activation
     yield Hypothesis("an activation without kinks", not sigma.kinks)
-    yield slopes_at_most_one(made)
+    yield slopes_at_most_one(model)
     bend = curvature(sigma)
     yield Hypothesis("σ'' bounded and not 0 everywhere, so that σ is not a polynomial", 0 < bend < np.inf, bend)
 
 
-def either(made: Model) -> Iterator[Hypothesis]:
+def relu_or_smooth(model: Model) -> Iterator[Hypothesis]:
     """Require Assumption 2.2."""
-    if not isinstance(made.network.activation, Relu):
-        yield from smooth(made)
+    if not isinstance(model.network.activation, Relu):
+        yield from smooth(model)
 
 
-def slopes_at_most_one(made: Model) -> Hypothesis:
-    """Require |σ'| <= 1: lemmas along a path require nothing else of an activation."""
-    found = made.network.activation.lipschitz
-    return Hypothesis("|σ'| <= 1", found <= 1 + 10 * made.precision, found, 1)
+def slopes_at_most_one(model: Model) -> Hypothesis:
+    """Require |σ'| <= 1, all that the lemmas along a path require of an activation."""
+    found = model.network.activation.lipschitz
+    return Hypothesis("|σ'| <= 1", found <= 1 + 10 * model.precision, found, 1)
 
 
-def positive_mean(made: Model) -> tuple[Hypothesis, Hypothesis]:
+def positive_mean(model: Model) -> tuple[Hypothesis, Hypothesis]:
     """Require γ > 0, and κ_n > 0 up to rounding: what Assumption 2.1(b) is for (Prop. 3.1)."""
-    kappa, floor = made.kappa, made.rounding
+    kappa, floor = model.kappa, model.rounding
     return (
-        Hypothesis("a symmetric share γ > 0", made.gamma > 0, made.gamma),
+        Hypothesis("a symmetric share γ > 0", model.gamma > 0, model.gamma),
         Hypothesis("κ_n > 0, that is, no two inputs parallel", kappa > floor, kappa, floor),
     )
 
@@ -267,7 +269,7 @@ class Mean(NamedTuple):
 
 def over_starts(
     observe: Callable[[TwoLayer, PyTree], Array],
-    made: Model,
+    model: Model,
     given: PyTree,
     draws: int,
     samples: int,
@@ -279,8 +281,8 @@ def over_starts(
     Each draw is used twice, the second time with all signs reversed, which removes the noise of odd terms. ``observe``
     must be a module-level function, so that it is compiled once. Large networks on many ``samples`` get fewer draws.
     """
-    draws = min(draws, max(10, int(_WORK / (made.w.size * samples))))
-    total, squares = _sums(observe, made.network, made.w, given, jax.random.split(key, draws))
+    draws = min(draws, max(10, int(_WORK / (model.w.size * samples))))
+    total, squares = _sums(observe, model.network, model.w, given, jax.random.split(key, draws))
     mean = np.asarray(total, float) / draws
     variance = np.maximum(np.asarray(squares, float) / draws - mean**2, 0.0)
     return Mean(mean, np.sqrt(variance / max(draws - 1, 1)), draws)

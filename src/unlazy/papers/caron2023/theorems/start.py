@@ -20,7 +20,7 @@ from unlazy.papers.caron2023.theorems import setting as s
 from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, WithProbability, require
 from unlazy.theory.hypotheses import gaussian_start
 
-_SEEN = 64  # inputs on which laws over random starts are compared: they hold for any inputs
+_INPUTS = 64  # at most; statements about random starts are checked on the first ones, as they hold for any inputs
 
 
 class MeanKernelPositive(Theorem[s.Model]):
@@ -34,16 +34,16 @@ class MeanKernelPositive(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require Assumptions 2.1 and 2.2."""
-        made = yield from s.start(run)
-        yield from s.either(made)
-        closest = _closest(made)
-        yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * made.precision, closest, 1)
-        return made
+        model = yield from s.read(run)
+        yield from s.relu_or_smooth(model)
+        closest = _closest(model)
+        yield Hypothesis("no two inputs parallel: |cos| < 1", closest < 1 - 100 * model.precision, closest, 1)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         kappa, floor, closest, n = setting.kappa, setting.rounding, _closest(setting), setting.n
         numbers = {"kappa": kappa, "rounding": floor, "largest |cos|": closest, "n": float(n)}
-        why = f"Found κ_n = {kappa:.3g} on {n} inputs, the nearest to parallel with |cos| = {closest:.3g}."
+        why = f"κ_n is {kappa:.3g} on {n} inputs, of which the two nearest to parallel have |cos| = {closest:.3g}."
         note = f"Below {floor:.2g} it cannot be distinguished from 0."
         return Finding.judge(kappa > -floor, why, kappa / floor, numbers, vacuous=kappa <= floor, if_vacuous=note)
 
@@ -63,12 +63,12 @@ class KernelNearItsLimit(WithProbability[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model and start, in its own units, with any inputs."""
-        made = yield from _law(run, s.model)
-        yield _sums_to_one(made)
-        return made
+        model = yield from _random_start(run, s.read_any_inputs)
+        yield _sums_to_one(model)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
-        network, x = setting.network, setting.run.data.x[:_SEEN]
+        network, x = setting.network, setting.run.data.x[:_INPUTS]
         limit = kernels.limit_ntg(network, x)
         size = float(np.linalg.norm(limit.ntg))
         distance = float(np.linalg.norm(np.asarray(network.tangent_kernel(x, x), float) - limit.ntg))
@@ -100,13 +100,13 @@ class KernelVaries(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require the paper's model and start, with any inputs."""
-        return _law(run, s.model)
+        return _random_start(run, s.read_any_inputs)
 
     def conclude(self, setting: s.Model) -> Finding:
-        x, sigma = setting.x[:_SEEN], setting.network.activation
+        x, sigma = setting.x[:_INPUTS], setting.network.activation
         node, constant = kernels.asymmetrical_nodes(setting.network), kernels.node_variance(sigma, x)
         limit = constant * (1 - node.gamma) ** 2 * node.weights.power_sum(2.0)
-        given = (setting.run.data.x[:_SEEN], jnp.asarray(kernels.mean_ntg(sigma, x)), setting.unit)
+        given = (setting.run.data.x[:_INPUTS], jnp.asarray(kernels.mean_ntg(sigma, x)), setting.unit)
         mean = s.over_starts(_variation, setting, given, self.draws, x.shape[0], key=jax.random.key(12))
         predicted = constant * float(setting.variances @ setting.variances)
         margin, measured = mean.against(np.asarray(predicted)), float(mean.value)
@@ -145,9 +145,9 @@ class NodeSums(Theorem[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require node scales of eq. 1."""
-        made = yield from s.model(run)
-        yield _sums_to_one(made)
-        return made
+        model = yield from s.read_any_inputs(run)
+        yield _sums_to_one(model)
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         lam, m = setting.variances, setting.variances.size
@@ -162,8 +162,8 @@ class NodeSums(Theorem[s.Model]):
             numbers[f"Σ λ^{power:g} at infinite width"] = (1 - setting.gamma) ** power * node.weights.power_sum(power)
         margin = min(ratios)
         why = (
-            f"Found Σ √λ = {root:.3g} between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² = "
-            f"{numbers['Σ λ^2']:.3g}, at infinite width {numbers['Σ λ^2 at infinite width']:.3g}."
+            f"Σ √λ = {root:.3g} is to lie between √(γm) = {numbers['√(γm)']:.3g} and √m = {numbers['√m']:.3g}; Σ λ² "
+            f"is {numbers['Σ λ^2']:.3g}, and {numbers['Σ λ^2 at infinite width']:.3g} at infinite width."
         )
         return Finding.judge(margin >= 1 - 1e4 * setting.precision, why, margin, numbers)
 
@@ -182,13 +182,13 @@ class StartConcentrates(WithProbability[s.Model]):
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
         """Require Assumptions 2.1 to 2.3, γ > 0, and the width."""
-        made = yield from _law(run, s.start)
-        share, positive = s.positive_mean(made)
+        model = yield from _random_start(run, s.read)
+        share, positive = s.positive_mean(model)
         yield share
         yield from require(positive)
-        needed, m = start_width(made, self.delta), made.variances.size
+        needed, m = start_width(model, self.delta), model.variances.size
         yield Hypothesis("width m", m >= needed, m, needed)
-        return made
+        return model
 
     def conclude(self, setting: s.Model) -> Finding:
         split = kernels.parts(setting.network, setting.run.data.x)
@@ -205,36 +205,36 @@ class StartConcentrates(WithProbability[s.Model]):
             "printed width": 8 * setting.n * math.log(setting.n / self.delta) / (setting.kappa * setting.d),
         }
         why = (
-            f"Found eig_min(Θ) = {whole:.3g} and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
+            f"eig_min(Θ) is {whole:.3g}, and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
             f"{bound:.3g}."
         )
         return Finding.judge(holds, why, part / bound, numbers)
 
 
-def start_width(made: s.Model, delta: float) -> float:
+def start_width(model: s.Model, delta: float) -> float:
     """8 eig_max(X X^T) log(n/δ) / (κ_n d): the width of Prop. C.1."""
-    x = np.asarray(made.x, float)
+    x = np.asarray(model.x, float)
     largest = float(np.linalg.norm(x, 2)) ** 2
-    return 8 * largest * math.log(made.n / delta) / (made.kappa * made.d)
+    return 8 * largest * math.log(model.n / delta) / (model.kappa * model.d)
 
 
-def _closest(made: s.Model) -> float:
+def _closest(model: s.Model) -> float:
     """Largest |cos| of the angle between two inputs; 0 if there is one only."""
-    x = np.asarray(made.x, float)
+    x = np.asarray(model.x, float)
     norms = np.linalg.norm(x, axis=1)
     cosines = np.abs(x @ x.T / np.outer(norms, norms))
     np.fill_diagonal(cosines, 0.0)
     return float(cosines.max())
 
 
-def _law(run: Trajectory, read: Callable[[Trajectory], Reading[s.Model]]) -> Reading[s.Model]:
+def _random_start(run: Trajectory, read: Callable[[Trajectory], Reading[s.Model]]) -> Reading[s.Model]:
     """Require the paper's model as ``read`` does, with any inputs or bounded ones, and a start by Assumption 2.3."""
-    made = yield from read(run)
-    yield s.slopes_at_most_one(made)
-    yield from gaussian_start(np.asarray(made.w, float), "nodes")
-    return made
+    model = yield from read(run)
+    yield s.slopes_at_most_one(model)
+    yield from gaussian_start(np.asarray(model.w, float), "nodes")
+    return model
 
 
-def _sums_to_one(made: s.Model) -> Hypothesis:
+def _sums_to_one(model: s.Model) -> Hypothesis:
     """Require eq. 15, which fixes the units of eq. 1."""
-    return Hypothesis("node variances that sum to 1", abs(made.total - 1) < 1e-6, made.total, 1)
+    return Hypothesis("node variances that sum to 1", abs(model.total - 1) < 1e-6, model.total, 1)

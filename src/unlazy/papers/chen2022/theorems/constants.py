@@ -37,7 +37,7 @@ def middle_mass(interval: ActiveInterval, variance: float | np.ndarray) -> np.nd
 
 
 def _mass(left: float | np.ndarray, right: float | np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """P(left < h < right) for h of this deviation, on the side of 0 where the two terms do not cancel."""
+    """P(left < h < right) for h ~ N(0, deviation²), as a difference of the smaller tails, which cancel least."""
     a, b = np.asarray(left) / deviation, np.asarray(right) / deviation
     return np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
 
@@ -136,7 +136,10 @@ def best_interval(activation: Activation, low: float, high: float) -> ActiveInte
     """Return the interval of `find_interval`, and raise an error if there is none."""
     found = find_interval(activation, low, high)
     if found is None:
-        raise UserError(f"{activation} has no interval inside (-4, 4) on which |σ'| is bounded away from 0.")
+        raise UserError(
+            f"{activation} has no interval inside (-4, 4) on which |σ'| is bounded away from 0: the theorems need an "
+            "activation that has one."
+        )
     return found
 
 

@@ -21,7 +21,7 @@ from unlazy.theory import Example, Finding, Hypothesis, Reading, Theorem, Verdic
 class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
     """Eq. 15: (1/m) Σ_j |Δh_j(x)| >= |Δf(x)| / (c L_σ) for every input, whatever the width.
 
-    In the mean-field scaling a function cannot change unless its features move as much. The NTK scaling lacks this: the
+    In the mean-field scaling a function cannot change unless its features move as much. In the NTK scaling it can: the
     left side vanishes like m^-½.
     """
 
@@ -44,7 +44,7 @@ class FeaturesMustMove(Theorem[tuple[Array, TwoLayer, TwoLayer]]):
         x, start, final = setting
         moved = jnp.mean(jnp.abs(final.features(x)[1] - start.features(x)[1]), axis=1)
         needed = jnp.abs(final(x) - start(x)) / (jnp.abs(start.a[0]) * start.activation.lipschitz)
-        # Both sides are averages of m numbers; their rounding is what may turn an equality around.
+        # Both sides are averages of m numbers, whose rounding may turn an equality into a violation.
         slack = 1e3 * float(jnp.finfo(x.dtype).eps) * float(jnp.max(moved) + jnp.max(needed))
         numbers = {"largest change of f": float(jnp.max(jnp.abs(final(x) - start(x)))), "c": float(jnp.abs(start.a[0]))}
         changed = np.asarray(needed > slack)

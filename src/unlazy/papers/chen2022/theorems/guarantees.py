@@ -1,7 +1,7 @@
 """What chen2022 guarantees before a run: how large ĉ, m and D have to be, and the rate that follows.
 
-The constants that the paper leaves open are in `constants`, taken from its proofs. A network below them may well
-converge; the theorems are then silent, and say what they would require.
+The constants that the paper leaves open are in `constants`, taken from its proofs. A network that does not reach them
+may well converge; the theorems are then silent, and say what they would require.
 """
 
 from __future__ import annotations

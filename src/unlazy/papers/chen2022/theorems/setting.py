@@ -142,7 +142,7 @@ def lipschitz(activation: Activation) -> Hypothesis:
 
 
 def is_known(network: Network) -> TypeGuard[TwoLayer]:
-    """Return whether the paper may describe a network, as far as is known before a run."""
+    """Return whether the paper's equations describe a network, as far as this is known before a run."""
     return isinstance(network, TwoLayer) and one_size(network).met and network.b is None
 
 

@@ -9,14 +9,14 @@ spread of the second layer and eq. 6 (D.14, D.18), and `identities` exact speeds
 holds what the theorems have in common, and `problems` the runs on which they are tried.
 """
 
-from unlazy.papers.ren2023.theorems.clips import ClipsGoOut, largest_product, needed_bounds
-from unlazy.papers.ren2023.theorems.conservation import Conserved, Decomposition, SpreadFalls
+from unlazy.papers.ren2023.theorems.clips import ClipsBecomeInactive, largest_product, needed_bounds
+from unlazy.papers.ren2023.theorems.conservation import ConservedQuantity, Decomposition, SpreadFalls
 from unlazy.papers.ren2023.theorems.first_layer import (
+    ErrorBoundedByMovement,
     ErrorFalls,
-    ErrorFromMovement,
-    FitLeavesShape,
+    FitPreservesShape,
     OutputError,
-    SupremumFollows,
+    SupremumGrowsSlowly,
 )
 from unlazy.papers.ren2023.theorems.gates import GatesAgree, GatesDiffer, gate_error
 from unlazy.papers.ren2023.theorems.identities import (
@@ -28,12 +28,12 @@ from unlazy.papers.ren2023.theorems.identities import (
     spread_speed,
     value_speed,
 )
-from unlazy.papers.ren2023.theorems.rates import ConvergenceRate, degree_rates, rate_bound, slowest
+from unlazy.papers.ren2023.theorems.rates import ConvergenceRate, degree_rates, least_rate_ratio, rate_bound
 from unlazy.papers.ren2023.theorems.regularity import (
-    BiasTurnsBack,
+    BiasStaysBelowOne,
     LossFromParameters,
-    SlopeTurnsBack,
-    StaysAway,
+    SlopesStayAwayFromZero,
+    SlopeStaysAboveMinusOne,
     loss_bound,
 )
 from unlazy.papers.ren2023.theorems.setting import RadialLaw, active_inside
@@ -47,10 +47,9 @@ from unlazy.papers.ren2023.theorems.speeds import (
 )
 from unlazy.papers.ren2023.theorems.stages import (
     FirstStage,
-    Learns,
+    LearnsTarget,
     SecondStage,
     StageTimes,
-    reached,
     stage_times,
     width_needed,
 )
@@ -65,20 +64,20 @@ from unlazy.papers.ren2023.theorems.symmetry import (
 
 __all__ = [
     "BiasStays",
-    "BiasTurnsBack",
-    "ClipsGoOut",
-    "Conserved",
+    "BiasStaysBelowOne",
+    "ClipsBecomeInactive",
+    "ConservedQuantity",
     "ConvergenceRate",
     "Decomposition",
+    "ErrorBoundedByMovement",
     "ErrorFalls",
-    "ErrorFromMovement",
     "EvenFeatures",
     "FeatureSymmetry",
     "FirstStage",
-    "FitLeavesShape",
+    "FitPreservesShape",
     "GatesAgree",
     "GatesDiffer",
-    "Learns",
+    "LearnsTarget",
     "LossFromParameters",
     "OutputError",
     "RadialDensity",
@@ -88,12 +87,12 @@ __all__ = [
     "SecondStage",
     "ShapeSpeeds",
     "SlopeGrows",
-    "SlopeTurnsBack",
+    "SlopeStaysAboveMinusOne",
+    "SlopesStayAwayFromZero",
     "SpreadFalls",
     "SpreadGrowsSlowly",
     "StageTimes",
-    "StaysAway",
-    "SupremumFollows",
+    "SupremumGrowsSlowly",
     "VectorSymmetry",
     "WeightsFall",
     "active_inside",
@@ -104,13 +103,12 @@ __all__ = [
     "fall_bound",
     "gate_error",
     "largest_product",
+    "least_rate_ratio",
     "loss_bound",
     "loss_speed",
     "needed_bounds",
     "rate_bound",
-    "reached",
     "shape_speeds",
-    "slowest",
     "spread_speed",
     "stage_times",
     "value_speed",

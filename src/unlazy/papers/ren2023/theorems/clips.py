@@ -69,7 +69,7 @@ def needed_bounds(second: s.Observed, first: s.Observed, d: int) -> np.ndarray:
     return np.stack([np.where(known, bound, np.inf) for bound, known in bounds], axis=1)
 
 
-class ClipsGoOut(s.OfLearner):
+class ClipsBecomeInactive(s.OfLearner):
     """Lemma 4.1: the clips of r_2, v_1 and v_2 are inactive once w_2 is negative and large enough (`needed_bounds`)."""
 
     key: ClassVar[str] = "ren2023/lemma-4.1"

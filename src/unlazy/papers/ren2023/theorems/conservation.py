@@ -14,7 +14,7 @@ from unlazy.probes import TrainLoss
 from unlazy.theory import Example, Finding, Hypothesis
 
 
-class Conserved(s.OfLearner):
+class ConservedQuantity(s.OfLearner):
     """Lemma D.18: α - (2 C_Γ/√d) E w_2² is constant along the unclipped flow.
 
     With E w_2² it is exact at any width and on any data; as printed, with w̄_2², it holds up to the spread of the second

@@ -26,8 +26,8 @@ def _equal_lengths(setting: s.Setting) -> Iterator[Hypothesis]:
     yield Hypothesis("first-layer neurons of equal length at the start", uneven < 1e-5, uneven, 0.0)
 
 
-class ErrorFromMovement(s.OfFiniteLearner):
-    """Lemma C.14: the error of the first layer is bounded by how far its neurons have turned and stretched.
+class ErrorBoundedByMovement(s.OfFiniteLearner):
+    """Lemma C.14: the changes of its neurons in direction and length bound the error of the first layer.
 
     With equal lengths at the start, |F/α - 1| <= δ_I + δ_T/s + δ_R (1 + δ_I + δ_T/s) on the sphere, where s = C_Γ/√d,
     δ_I is that error at the start, δ_T the largest change of a neuron's direction and δ_R the largest relative
@@ -91,7 +91,7 @@ def _speeds(setting: s.Setting) -> list[ShapeSpeeds]:
     return [shape_speeds(cast(MeanFieldStack, one), run.data) for one in (run.start, run.final)]
 
 
-class FitLeavesShape(_AtBothEnds):
+class FitPreservesShape(_AtBothEnds):
     """Lemma D.11: the flow of L_1 = ½ E(f* - f̃)² does not change F̄ = F/α at all."""
 
     key: ClassVar[str] = "ren2023/lemma-d.11"
@@ -134,7 +134,7 @@ class ErrorFalls(_AtBothEnds):
         return Finding.judge(off <= slack, why, slack / max(off, slack * 1e-6), numbers)
 
 
-class SupremumFollows(_AtBothEnds):
+class SupremumGrowsSlowly(_AtBothEnds):
     """Lemma D.13: along the same flow |F̄'| on the sphere is at most 4 w̄_2² (α/s) (1 + s) (1 + s F̄) √(e E|x|²).
 
     e = E(F̄ - |x|)² and E|x|² are over X_1, and s = C_Γ/√d: while the error is small in L2, its supremum grows slowly.

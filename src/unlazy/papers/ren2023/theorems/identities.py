@@ -16,7 +16,7 @@ from unlazy.data import Dataset
 from unlazy.networks import Block, MeanFieldStack
 from unlazy.networks.blocks import lengths
 from unlazy.networks.limits import sphere_mean
-from unlazy.papers.ren2023.probes import all_active, learner, loss_parts, second, slope, values, weights_of
+from unlazy.papers.ren2023.probes import all_active, apply_first, learner, loss_parts, second, slope, weights_of
 
 
 class _Parts(NamedTuple):
@@ -32,7 +32,7 @@ class _Parts(NamedTuple):
 
 def _parts(network: MeanFieldStack, data: Dataset) -> _Parts:
     block = second(network)
-    value = values(network, data.x)
+    value = apply_first(network, data.x)
     h = block.hidden(value[None])
     gates = block.activation.derivative(h)
     residual = data.y - network(data.x)
@@ -161,7 +161,7 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
 
     def first_layer(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
         moved = eqx.tree_at(lambda one: one.blocks[0].w, here, weights)
-        return values(moved, unit), slope(moved)
+        return apply_first(moved, unit), slope(moved)
 
     def shape(weights: Float[Array, "m d"]) -> tuple[Float[Array, " n"], Scalar]:
         value, alpha = first_layer(weights)

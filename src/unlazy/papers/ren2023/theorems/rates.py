@@ -64,8 +64,8 @@ def degree_rates(d: int) -> tuple[float, float]:
     return (1 + 3 / d) / (4 * d), float(weight @ (kernel * (d * t**2 - 1) / (d - 1)) / weight.sum())
 
 
-def slowest(times: np.ndarray, loss: np.ndarray, bound: np.ndarray) -> float:
-    """Compute the least increase of 1/L between two observations, relative to the integral of its bound.
+def least_rate_ratio(times: np.ndarray, loss: np.ndarray, bound: np.ndarray) -> float:
+    """Compute the least ratio of the increase of 1/L between two observations to the integral of its lower bound.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ConvergenceRate(s.OfInfiniteLearner):
     def conclude(self, setting: s.Setting) -> Finding:
         second, first, loss = setting.observed(*s.FIT)
         bound = rate_bound(second["neurons"], first["alpha"], setting.d)
-        margin = slowest(setting.run.times, np.asarray(loss), bound)
+        margin = least_rate_ratio(setting.run.times, np.asarray(loss), bound)
         why = f"Between observations 1/L grows by at least {margin:.3g} times the lemmas' lower bound."
-        numbers = {"slowest": margin, "first bound": float(bound[0]), "last bound": float(bound[-1])}
+        numbers = {"least ratio": margin, "first bound": float(bound[0]), "last bound": float(bound[-1])}
         return Finding.judge(margin >= 1 - setting.error, why, margin, numbers)

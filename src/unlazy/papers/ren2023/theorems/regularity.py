@@ -107,7 +107,7 @@ def _below_at_start(setting: s.Setting) -> Iterator[Hypothesis]:
         yield Hypothesis("all b_2 <= 1, w_2 < 0 and b_2 + w_2 α <= 0", bool(_below_target(setting)[0]))
 
 
-class BiasTurnsBack(s.OfInfiniteLearner):
+class BiasStaysBelowOne(s.OfInfiniteLearner):
     """Lemma D.16: b̄_2' <= (1 - b̄_2) P(|x| <= 1) - (1 + w̄_2 α) E[|x|; |x| <= 1], so b̄_2 falls where that is negative."""
 
     key: ClassVar[str] = "ren2023/lemma-d.16"
@@ -127,7 +127,7 @@ class BiasTurnsBack(s.OfInfiniteLearner):
         return Finding.judge(margin >= 1 - setting.rounding, why, margin, numbers)
 
 
-class SlopeTurnsBack(s.OfInfiniteLearner):
+class SlopeStaysAboveMinusOne(s.OfInfiniteLearner):
     """Lemma D.17: where all b_2 <= 1 and b_2 + w_2 α <= 0, f <= f*, all w_2, all b_2 and w̄_2 α grow, and α falls."""
 
     key: ClassVar[str] = "ren2023/lemma-d.17"
@@ -150,7 +150,7 @@ class SlopeTurnsBack(s.OfInfiniteLearner):
         return Finding.judge(holds, why, 1.0 if holds else 0.0, numbers)
 
 
-class StaysAway(s.OfLearner):
+class SlopesStayAwayFromZero(s.OfLearner):
     """Lemma D.19 (and D.18): α and |w̄_2| stay away from 0, and |w̄_2| is bounded, along the unclipped flow.
 
     As α - 2 s E w_2² = K is conserved (s = C_Γ/√d), α >= K; and if K >= 0 and |w̄_2 α| <= 1, then 2 s |w̄_2|³ <= 1.

@@ -214,7 +214,7 @@ class OfInfiniteLearner(OfLearner):
     knows = staticmethod(is_infinite)
 
 
-def even(rows: np.ndarray, what: str) -> Hypothesis:
+def no_preferred_direction(rows: np.ndarray, what: str) -> Hypothesis:
     """Require rows without a preferred direction: n d |mean direction|² is then χ² with d degrees of freedom."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     unit = rows / np.where(length > 0, length, 1)
@@ -265,7 +265,7 @@ def radial_target(setting: Setting) -> Iterator[Hypothesis]:
 
 def symmetric(setting: Setting) -> Iterator[Hypothesis]:
     """Require inputs without a preferred direction, and targets relu(1 - |x|)."""
-    yield even(setting.inputs[0], "inputs")
+    yield no_preferred_direction(setting.inputs[0], "inputs")
     yield from radial_target(setting)
 
 

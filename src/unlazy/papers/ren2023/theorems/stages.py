@@ -11,6 +11,7 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy.flows import Trajectory
 from unlazy.networks import Block
+from unlazy.papers._curves import first_crossing
 from unlazy.papers.ren2023.theorems import problems
 from unlazy.papers.ren2023.theorems import setting as s
 from unlazy.probes import TrainLoss
@@ -38,24 +39,6 @@ class StageTimes(NamedTuple):
     fitted: float
 
 
-def reached(times: np.ndarray, above: np.ndarray) -> float:
-    """Return the first time at which a quantity is >= 0, by linear interpolation; NaN if there is none.
-
-    Parameters
-    ----------
-    times, above
-        Times, and the quantity there.
-    """
-    there = np.flatnonzero(above >= 0)
-    if not there.size:
-        return float("nan")
-    i = there[0]
-    if i == 0 or not np.isfinite(above[i - 1]):
-        return float(times[i])
-    share = above[i - 1] / (above[i - 1] - above[i])
-    return float(times[i - 1] + share * (times[i] - times[i - 1]))
-
-
 def stage_times(
     times: np.ndarray,
     second: s.Observed,
@@ -78,18 +61,20 @@ def stage_times(
     epsilon
         The loss to be reached.
     """
-    first = reached(times, -second["largest"])
+    first = first_crossing(times, -second["largest"])
     if np.isnan(first):
         return StageTimes(*(float("nan"),) * 4)
     spread = float(np.interp(first, times, second["spread"]))
     later = np.where(times >= first, -second["weight"], -np.inf)
-    apart, weight = (reached(times, later - least) for least in (d * spread, constant / bound))
-    fitted = float("nan") if loss is None else reached(times, np.where(times >= weight, epsilon - loss, -np.inf))
-    return StageTimes(first, apart, weight, fitted)
+    spread_end, weight = (first_crossing(times, later - least) for least in (d * spread, constant / bound))
+    fitted = float("nan")
+    if loss is not None:
+        fitted = first_crossing(times, np.where(times >= weight, epsilon - loss, -np.inf))
+    return StageTimes(first, spread_end, weight, fitted)
 
 
 class FirstStage(s.OfLearner):
-    """Lemma 4.2: w_2 turns negative, then -w̄_2 exceeds d δ_2, then C_1/R_v2, and nothing else changes much.
+    """Lemma 4.2: all w_2 turn negative, then -w̄_2 exceeds d δ_2, then C_1/R_v2, and nothing else changes much.
 
     Stage 1 ends when -w̄_2 = ``constant``/R_v2. Until then the changes of first-layer neurons in direction and length
     are at most the error |F/α - 1| at the start (condition (a) with Lemma C.4), b_2 stays within [½ E f*, 2 E f*] or
@@ -170,7 +155,7 @@ class SecondStage(s.OfFiniteLearner):
 
     def conclude(self, setting: s.Setting) -> Finding:
         run, (second, first, loss) = setting.run, setting.observed(*s.FIT)
-        end = reached(run.times, self.epsilon - np.asarray(loss))
+        end = first_crossing(run.times, self.epsilon - np.asarray(loss))
         if np.isnan(end):
             why = f"The loss is {loss[-1]:.3g} at the end, and never reaches {self.epsilon:g}."
             return Finding(Verdict.FAILS, why, self.epsilon / float(loss[-1]), {"loss": float(loss[-1])})
@@ -204,7 +189,7 @@ def width_needed(d: int, epsilon: float) -> float:
     return (np.pi - 1) * (float(d) ** 14 / epsilon) ** 2
 
 
-class Learns(s.OfFiniteLearner):
+class LearnsTarget(s.OfFiniteLearner):
     """Theorem 2.1: clipped gradient flow reaches loss ε with polynomially many neurons in polynomial time.
 
     The paper does not give the polynomials. Induction Hypothesis D.1 of its proof requires |F/α - 1| <= O(ε/d^14) on
@@ -239,5 +224,5 @@ class Learns(s.OfFiniteLearner):
 
     def conclude(self, setting: s.Setting) -> Finding:
         loss = float(np.min(setting.observed(TrainLoss())[0]))
-        why = f"The loss falls to {loss:.3g}; the theorem promises {self.epsilon:g}."
+        why = f"The loss falls to {loss:.3g}; the theorem guarantees {self.epsilon:g}."
         return Finding.judge(loss <= self.epsilon, why, self.epsilon / max(loss, 1e-300), {"loss": loss})

@@ -60,7 +60,7 @@ class _OfLaws(s.OfLearner, WithProbability[s.Setting]):
 
 
 def _even_neurons(setting: s.Setting) -> Iterator[Hypothesis]:
-    yield s.even(setting.weights, "first-layer neurons")
+    yield s.no_preferred_direction(setting.weights, "first-layer neurons")
 
 
 class EvenFeatures(_OfLaws, s.OfFiniteLearner):

@@ -107,9 +107,12 @@ class Prediction:
             The share of the channels; ½ is the median channel.
         """
         if not (0 < level < 1 and 0 < share <= 1):
-            raise UserError(f"Give an alignment below 1 and a share of channels in (0, 1], not {level} and {share}.")
+            raise UserError(
+                f"Give an alignment below 1 and above 0 as `level`, and as `share` a share of channels in (0, 1], not "
+                f"{level} and {share}."
+            )
         end = _FAR / max(self.linear.gap, 1e-9 * float(self.linear.values[0]))
-        return _first(lambda t: bool(np.quantile(self.alignments(t), 1 - share) < level), end)
+        return _first_false(lambda t: bool(np.quantile(self.alignments(t), 1 - share) < level), end)
 
     def energies(self, t: float) -> np.ndarray:
         """Compute E_β = (|θ_W,β|² + |θ_a,β|²)^½ of every channel at time t (Definition 3), with √(ρ_W/ρ_a) θ_a."""
@@ -128,7 +131,7 @@ class Prediction:
         """
         m = len(self.weights)
         bound, end = m ** (-(order(epsilon, m) - 1) / 4), _FAR / float(self.linear.values[0])
-        return _first(lambda t: m * epsilon**2 * (float(self.energies(t).max()) / epsilon) ** 3 <= bound, end)
+        return _first_false(lambda t: m * epsilon**2 * (float(self.energies(t).max()) / epsilon) ** 3 <= bound, end)
 
 
 def order(epsilon: float, channels: int) -> float:
@@ -177,7 +180,7 @@ def predict(network: Network, data: Dataset, loss: Loss | None = None) -> Predic
     return Prediction(linear, form.weights, form.readouts, ratio=math.sqrt(form.rates[0] / form.rates[1]))
 
 
-def _first(short: Callable[[float], bool], end: float) -> float:
+def _first_false(short: Callable[[float], bool], end: float) -> float:
     """Find the first time at which ``short`` is false, on a grid that is fine at the start, then by bisection."""
     times = np.concatenate([[0.0], end * np.geomspace(1e-5, 1.0, _GRID)])
     after = next((index for index, t in enumerate(times) if not short(float(t))), None)

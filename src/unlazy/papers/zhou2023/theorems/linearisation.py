@@ -39,7 +39,7 @@ from unlazy.networks import Network
 from unlazy.networks.conv import patches
 from unlazy.papers.zhou2023.theorems.structure import TwoLayerForm, two_layer_form
 
-_RANK = 1e-10  # singular values below this share of the largest are rounding
+_RANK = 1e-10  # singular values below this share of the largest count as rounding errors
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

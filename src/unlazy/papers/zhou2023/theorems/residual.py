@@ -106,8 +106,8 @@ class _Bounded(NamedTuple):
 class ResidualBound(Theorem[_Bounded]):
     """Proposition 2 with its constants: a bound of |f_β| and |g_β| of every channel, at every observed time (eq. 48).
 
-    The bound is vacuous if it is met a thousand times over by every channel. That is the case with tanh: its σ''(0) is
-    0, so that no term is of the order of K_2 E_max, the larger part of the bound for small weights.
+    The bound is vacuous if every channel satisfies it by a factor of a thousand. That is the case with tanh: its σ''(0)
+    is 0, so that no term is of the order of K_2 E_max, the larger part of the bound for small weights.
     """
 
     key: ClassVar[str] = "zhou2023/proposition-2"
@@ -157,5 +157,5 @@ class ResidualBound(Theorem[_Bounded]):
             f"At {run.times.size} times the residuals of {len(form.weights)} channels are at least {margin:.3g} times "
             f"smaller than their bounds, with K_1 = {k1:.3g} and K_2 = {k2:.3g}."
         )
-        weak = f"A bound that is met {LOOSE:g} times over is not a test."
+        weak = f"A bound that is satisfied by a factor of more than {LOOSE:g} does not test anything."
         return Finding.judge(margin >= 1, why, margin, numbers, vacuous=margin >= LOOSE, if_vacuous=weak)

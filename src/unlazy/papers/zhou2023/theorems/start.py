@@ -163,6 +163,6 @@ class LengthOfWeights(WithProbability[Start]):
             "Bernstein's bound of the failure probability": bernstein(0.5, chi_square_norm(1), size, self.constant),
             "standard deviation": math.sqrt(2 / size),
         }
-        why = f"|θ_W|² of {size} parameters is {share:.4g} times its mean; between ½ and 3/2 is promised."
+        why = f"|θ_W|² of {size} parameters is {share:.4g} times its mean; a factor from ½ to 3/2 is guaranteed."
         margin = math.sqrt(min(share / 0.5, 1.5 / share))
         return Finding.judge(margin >= 1, why, margin, numbers)

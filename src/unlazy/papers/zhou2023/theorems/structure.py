@@ -106,7 +106,9 @@ def two_layer_form(network: Network) -> TwoLayerForm:
         raise UserError(f"{_ONLY}: {name} has {len(layers)} layers of neurons. Take one (dense = None in a ConvNet).")
     ((layer, neurons),) = layers.items()
     if neurons.activation is None:
-        raise UserError(f"{_ONLY}: layer '{layer}' of {name} does not say what its activation is.")
+        raise UserError(
+            f"{_ONLY}: layer '{layer}' of {name} does not say what its activation is. Give its `Layer` an activation."
+        )
     trained, frozen = split_trained(network)
 
     def shown(leaves: Any) -> tuple[Any, Any]:
@@ -115,7 +117,8 @@ def two_layer_form(network: Network) -> TwoLayerForm:
 
     both, push = jax.linearize(shown, trained)
     # Each weight is a parameter times a constant u, so that applying the transpose gives the parameter times u².
-    (ones,) = (pull := jax.linear_transpose(push, trained))(jax.tree.map(jnp.ones_like, both))
+    pull = jax.linear_transpose(push, trained)
+    (ones,) = pull(jax.tree.map(jnp.ones_like, both))
     squares = push(ones)
     rates = push(jax.tree.map(lambda rate, leaf: rate * leaf, trained_rates(network), ones))
     means = []
@@ -127,7 +130,8 @@ def two_layer_form(network: Network) -> TwoLayerForm:
             )
         if largest - least > _ALIKE * largest:
             raise UserError(
-                f"{_ONLY} at one rate: those of the {what} of {name} lie between {least:g} and {largest:g}."
+                f"{_ONLY} at one rate: those of the {what} of {name} lie between {least:g} and {largest:g}. Give them "
+                "equal rates."
             )
         means.append(float(np.mean(np.asarray(rate, float))))
     at_zero = shown(jax.tree.map(jnp.zeros_like, trained))
