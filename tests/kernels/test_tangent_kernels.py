@@ -135,14 +135,14 @@ def test_a_frozen_weight_is_no_layer():
     rates = jax.tree.map(lambda _: 1.0, params)
     rates["layers"][0]["w"] = 0.0
     found = kernel_costs(apply, params, x, rates=rates)["layers"]
-    assert found.gram == ("layers[1].w", "layers[2].w")
+    assert found.gram == ("layers.1.w", "layers.2.w")
 
 
 def test_each_parameter_goes_the_cheapest_way():
     keys = jax.random.split(jax.random.key(0))
     wide = {"layers": [{"w": jax.random.normal(keys[0], (300, 200)), "b": jnp.zeros(200)}, {"w": jnp.ones((200, 10))}]}
     costs = kernel_costs(small_models.mlp, wide, jnp.ones((8, 300)))
-    assert costs["auto"].gram == ("layers[0].w", "layers[1].w")
+    assert costs["auto"].gram == ("layers.0.w", "layers.1.w")
     assert costs["auto"].operations * 5 < costs["jacobian"].operations
     apply, params, x = drawn("cnn")
     images = kernel_costs(apply, params, jnp.ones((8, 2, 6, 6)))
@@ -165,7 +165,7 @@ def test_which_uses_of_a_weight_gram_matrices_can_express():
     assert gram("long scan") == ()
     assert gram("attention") == ("down", "k", "o", "q", "up", "v")
     assert gram("own derivatives") == ()  # the rules of `odd` and `linear` must be respected
-    assert gram("equinox") == ("conv.weight", "mlp.layers[0].weight", "mlp.layers[1].weight")
+    assert gram("equinox") == ("conv.weight", "mlp.layers.0.weight", "mlp.layers.1.weight")
 
 
 def test_tokens_and_shared_embeddings():

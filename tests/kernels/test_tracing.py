@@ -11,7 +11,7 @@ from unlazy._errors import UserError
 from unlazy.networks import ConvNet, as_function, preactivations, trace_layers
 
 NAMES = {
-    "mlp": ["layers[0].w", "layers[1].w", "layers[2].w"],
+    "mlp": ["layers.0.w", "layers.1.w", "layers.2.w"],
     "scalar": ["w", "a"],
     "cnn": ["first", "grouped", "spread", "last"],
     "tied": ["w", "w#2", "w#3", "out"],
@@ -25,7 +25,7 @@ NAMES = {
     "own derivatives": ["a", "b"],
     "vmap": ["a", "b"],
     "functions of parameters": ["w", "left+right"],
-    "equinox": ["conv.weight", "mlp.layers[0].weight", "mlp.layers[1].weight"],
+    "equinox": ["conv.weight", "mlp.layers.0.weight", "mlp.layers.1.weight"],
 }
 
 
@@ -42,7 +42,7 @@ def test_layers_are_found_by_name_and_are_what_they_say(name):
         assert layer.preactivations.shape[0] == layer.inputs.shape[0] == x.shape[0]
         assert layer.preactivations.shape[-1] == layer.weights.shape[0]
         assert layer.rows().shape[1] == layer.weights.shape[0]
-        if layer.groups == 1 and not layer.biases and layer.name != "layers[2].w":
+        if layer.groups == 1 and not layer.biases and layer.name != "layers.2.w":
             close(layer.inputs @ layer.weights.T, layer.preactivations, rel=1e-10, abs=1e-12)
 
 
@@ -50,12 +50,12 @@ def test_a_bias_and_a_factor_that_follow_belong_to_the_layer():
     apply, params, x = drawn("mlp")
     layers, p = trace_layers(apply, params, x), params["layers"]
     first = x @ p[0]["w"] + p[0]["b"][None]
-    close(layers["layers[0].w"].preactivations, first, rel=1e-12, abs=1e-14)
-    assert layers["layers[0].w"].biases == ("layers[0].b",)
-    close(layers["layers[1].w"].inputs, jnp.tanh(first), rel=1e-12)
-    close(layers["layers[1].w"].weights, p[1]["w"].T, rel=1e-12)
-    assert layers["layers[2].w"].biases == ()
-    close(layers["layers[2].w"].preactivations, apply(params, x), rel=1e-12, abs=1e-14)
+    close(layers["layers.0.w"].preactivations, first, rel=1e-12, abs=1e-14)
+    assert layers["layers.0.w"].biases == ("layers.0.b",)
+    close(layers["layers.1.w"].inputs, jnp.tanh(first), rel=1e-12)
+    close(layers["layers.1.w"].weights, p[1]["w"].T, rel=1e-12)
+    assert layers["layers.2.w"].biases == ()
+    close(layers["layers.2.w"].preactivations, apply(params, x), rel=1e-12, abs=1e-14)
 
 
 def test_an_equinox_network_has_the_batch_first():
@@ -65,7 +65,7 @@ def test_an_equinox_network_has_the_batch_first():
     conv = layers["conv.weight"]
     assert (conv.kind, conv.biases) == ("convolution", ("conv.bias",))
     close(conv.preactivations, jnp.moveaxis(convolved, 1, -1), rel=1e-12, abs=1e-14)
-    last = layers["mlp.layers[1].weight"]
+    last = layers["mlp.layers.1.weight"]
     close(last.preactivations, jax.vmap(model)(x), rel=1e-12, abs=1e-14)
     close(last.weights, model.mlp.layers[1].weight, rel=1e-12)
 

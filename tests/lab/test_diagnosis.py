@@ -121,6 +121,8 @@ def noise(width, key):
     ("make", "words"),
     [
         (None, "not a function"),
+        (lambda width, key: 1 / 0, r"make\(4, key\) failed \(ZeroDivisionError: division by zero\)"),
+        (lambda width: None, r"<lambda>\(width\) cannot be called as make\(width, key\) \(too many positional"),
         (batch_norm, "training changes by other means than gradients: give state='freeze'"),
         (noise, "key=0"),
         (lambda width, key: None, "returned nothing"),
@@ -209,13 +211,89 @@ FAULTS = {"a": "forward multiplier", "b": "initialisation", "c": "learning rate"
 @pytest.mark.parametrize("what", FAULTS)
 def test_a_wrong_multiplier_is_found(what, layer):
     found = coordinate_check(mlp(changed(what, layer, 0.5)), DATA, (32, 128), flow=unlazy.Descent(rate=0.02), steps=1)
-    assert found.faults == {f"[{layer}]": FAULTS[what]}, found
-    assert found.reason == f"Not as predicted: the {FAULTS[what]} of [{layer}]."
+    assert found.faults == {f"{layer}": FAULTS[what]}, found
+    assert found.reason == f"Not as predicted: the {FAULTS[what]} of {layer}."
 
 
 def test_mup_passes_the_coordinate_check():
     found = coordinate_check(mlp(abc.maximal_update(3)), DATA, (32, 128), flow=unlazy.Descent(rate=0.1))
     assert found.verdict == "RIGHT", found
+
+
+WORDS, PLACES = 5, 4
+TOKENS = unlazy.Dataset(
+    jax.random.randint(jax.random.key(1), (12, PLACES), 0, WORDS).astype(float),
+    jax.nn.one_hot(jnp.arange(12) % WORDS, WORDS),
+)
+
+
+def transformer(off="", place=""):
+    """One layer of attention, whose table of words is used again for the outputs, in μP; ``off`` by m^(1/2)."""
+
+    def make(m, key):
+        large = {name: m**0.5 * (place == name) + (place != name) for name in ("table", "where", "q", "k", "v")}
+        scales = {"table": 1.0, "where": 1.0, "q": m**-0.5, "k": m**-0.5, "v": m**-0.5}
+        sizes = {"table": WORDS, "where": PLACES}
+        keys = dict(zip(scales, jax.random.split(key, len(scales)), strict=True))
+        params = {
+            name: scale * (large[name] if off == "std" else 1) * jax.random.normal(keys[name], (sizes.get(name, m), m))
+            for name, scale in scales.items()
+        }
+        factor = large if off == "factor" else dict.fromkeys(scales, 1.0)
+
+        def apply(p, tokens):
+            x = p["table"][tokens] + p["where"][None]
+            q, k, v = (factor[name] * x @ p[name] for name in "qkv")
+            x = x + jax.nn.softmax(q @ jnp.swapaxes(k, 1, 2) / m) @ v
+            return jnp.mean(x, axis=1) @ p["table"].T / m
+
+        rates = {"table": m, "where": m} | {name: large[name] if off == "rate" else 1.0 for name in "qkv"}
+        return unlazy.wrap(apply, params, rates=lambda name: rates[name], integer_inputs=True)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("off", "place", "faults"),
+    [
+        ("", "", {}),
+        ("std", "q", {"q": "initialisation"}),
+        ("rate", "k", {"k": "learning rate"}),
+        ("factor", "v", {"v": "forward multiplier"}),
+        ("std", "where", {"q": "forward multiplier"}),
+    ],
+)
+def test_layers_need_not_be_a_chain(off, place, faults):
+    """Queries, keys and values have the same inputs, so that none inherits the fault of another."""
+    flow = unlazy.Descent(rate=0.01)
+    found = coordinate_check(transformer(off, place), TOKENS, (16, 64), flow=flow, steps=1, seeds=2)
+    assert found.faults == faults, found
+    assert found.verdict == ("WRONG" if faults else "RIGHT"), found
+    assert set(found.layers) == {"q", "k", "v", "table"}
+
+
+def test_weights_whose_multipliers_are_unknown_are_named():
+    def make(m, key):
+        w, a = jax.random.normal(key, (INPUTS, m)), jnp.zeros(m)
+
+        def apply(p, x):
+            unit = p["w"] / jnp.linalg.norm(p["w"], axis=0, keepdims=True)
+            return jnp.tanh(x @ unit) @ p["a"] / m
+
+        return unlazy.wrap(apply, {"w": w, "a": a}, rates={"w": m, "a": m})
+
+    found = coordinate_check(make, DATA, (8, 32), steps=1, seeds=2)
+    assert found.verdict == "RIGHT"  # a read-out that starts at 0 is right at any width
+    assert found.settings["not checked"] == ["w"]
+    assert "unknown: w." in found.reason
+
+
+def test_a_parameterisation_must_say_what_holds_for_each_weight():
+    mixed = abc.Parameterisation((0, 0.5, 0, 1), (0, 0, 0.5, 0), -1)
+    with pytest.raises(UserError, match=r"table \(output\), and the parameterisation has exponents of 4"):
+        coordinate_check(transformer(), TOKENS, (8, 16), steps=1, seeds=1, parameterisation=mixed)
+    with pytest.raises(UserError, match="let make use its width"):
+        coordinate_check(linear, DATA, (4, 8), steps=1, seeds=1)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +323,15 @@ def test_weight_decay_that_does_not_grow_with_the_width_is_found():
     found = coordinate_check(
         mlp(usual), DATA, (32, 128), flow=unlazy.Descent(rate=0.01, optimiser=decayed), steps=1, parameterisation=usual
     )
-    assert found.faults == {"[1]": "weight decay", "[2]": "weight decay"}, found
+    assert found.faults == {"1": "weight decay", "2": "weight decay"}, found
+
+
+def test_weight_decay_is_not_taken_for_a_learning_rate():
+    """Of SGD in μP gradients fall with the width, so that decay makes up more and more of the change."""
+    decayed = unlazy.flows.Transform(optax.add_decayed_weights(1.0))
+    flow = unlazy.Descent(rate=0.01, optimiser=decayed)
+    found = coordinate_check(mlp(abc.maximal_update(1)), DATA, (32, 128), flow=flow, steps=1, seeds=2)
+    assert found.verdict == "RIGHT", found
 
 
 def test_two_checkpoints():
@@ -253,8 +339,17 @@ def test_two_checkpoints():
     after = unlazy.Descent(rate=0.1)(before, DATA, [0, 20]).final
     found = diagnose(before, after, DATA)
     assert 0 < found.whole.measured["output change"].last < 2
-    assert list(found.layers) == ["layers[0].weight"]
+    assert list(found.layers) == ["layers.0.weight"]
     assert diagnose(before, before, DATA).answer is Answer.TRIVIAL
+    assert diagnose(before.model, after.model, DATA).to_dict() == found.to_dict()  # they are wrapped
+
+
+def test_checkpoints_that_cannot_be_compared():
+    one = (lambda params, x: x @ params, jnp.ones(INPUTS))
+    with pytest.raises(UserError, match="before and after are the same object: if training changes it in place"):
+        diagnose(one, one, DATA)
+    with pytest.raises(UserError, match=r"after cannot be diagnosed. wrap was given 3"):
+        diagnose(one, 3, DATA)
 
 
 def test_the_readout_is_not_a_layer_whatever_its_name():

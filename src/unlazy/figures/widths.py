@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEAST_RANGE = 10.0  # of a logarithmic axis: what does not depend on the width is then drawn as a flat line
+_MANY = 1e3  # from this range on, powers of 10 are enough numbers on an axis
 
 
 class Fitted(Protocol):
@@ -61,6 +62,8 @@ def draw_widths(
     predicted
         Exponents that a theory predicts, arranged in the same way; each is drawn as a dotted line.
     """
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     names = max((len(quantities) for quantities in plots.values()), default=0)
     figure, axes = canvas(len(plots), width=4.6 * len(plots), height=3.6 + 0.2 * names)
     for one, (name, quantities) in zip(axes, plots.items(), strict=True):
@@ -81,6 +84,10 @@ def draw_widths(
             low, high = one.get_ylim()
             spare = max(1.0, np.sqrt(_LEAST_RANGE * low / high))
             one.set_ylim(low / spare, high * spare)
+            if one.get_ylim()[1] < _MANY * one.get_ylim()[0]:  # powers of 10 alone would leave an axis without numbers
+                one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                one.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+                one.yaxis.set_minor_formatter(NullFormatter())
         one.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))  # hides no dots
     figure.suptitle(literal(title, 160))
     return fit(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -91,16 +92,13 @@ def problem_of(apply: Callable[[Any, Any], Array], trained: PyTree, rest: PyTree
         return out[0]
 
     return Problem(
-        one, [leaf for _, leaf in with_paths], [leaf_name(path) for path, _ in with_paths], jax.tree.leaves(rates)
+        one,
+        [leaf for _, leaf in with_paths],
+        [leaf_name(path) or "params" for path, _ in with_paths],
+        jax.tree.leaves(rates),
     )
 
 
 def leaf_name(path: Sequence[Any]) -> str:
-    """Name a leaf by its path in a tree: ``layers[0].weight``, ``params.Dense_0.kernel``."""
-    name = ""
-    for key in path:
-        if isinstance(key, jax.tree_util.SequenceKey):
-            name += f"[{key.idx}]"
-        else:
-            name += f".{getattr(key, 'name', getattr(key, 'key', key))}"
-    return name.lstrip(".") or "params"
+    """Return the place of a leaf in a tree as a name with dots: ``mlp.layers.0.weight``; empty for an array alone."""
+    return re.sub(r"[./~\s]+", ".", jax.tree_util.keystr(tuple(path), simple=True, separator=".")).strip(".")

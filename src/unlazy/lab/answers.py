@@ -209,6 +209,8 @@ def _by_layer(measured: Mapping[str, Slope]) -> tuple[dict[str, Slope], dict[str
 
 _ONE_WIDTH = "Laziness is about growing width, and there is only one width."
 _MORE = "Give at least three widths, each twice the one before."
+_LAZIER = "A larger multiplier of the last layer, with smaller learning rates, makes it lazier."
+_LESS_LAZY = "A smaller multiplier of the last layer, with larger learning rates, changes that."
 _NO_MORE = "Its directions have not gathered, and no more is known of it."
 
 
@@ -239,10 +241,11 @@ def _layer(slopes: dict[str, Slope]) -> Part:
     reason = f"Its relative change is {change}."
     if _negligible(change) or change.vanishes:
         return Part(
-            Answer.LAZY, reason, "A larger learning rate for this layer, or smaller outputs, change that.", slopes
+            Answer.LAZY, reason, "A larger learning rate of this layer, or a smaller last layer, changes that.", slopes
         )
     if change.stays:
-        return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+        advice = "A learning rate of this layer that falls with the width makes it lazy."
+        return Part(Answer.FEATURE_LEARNING, reason, advice, slopes)
     if change.persists and size.vanishes:
         reason += f" Its size at the start is {size}."
         advice = "An initialisation or multiplier that falls more slowly keeps its size at the start."
@@ -292,14 +295,13 @@ def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
     if not np.isfinite(error.values).all():
         reason = f"The linearised model diverges (runs by width: {_failed(error)}); the kernel drift is {drift}."
         if drift.persists:
-            return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+            return Part(Answer.FEATURE_LEARNING, reason, _LAZIER, slopes)
         return Part(Answer.UNDECIDED, reason, "Lower the learning rate, so that both can be compared.", slopes)
     reason = f"The kernel drift is {drift}, the linearisation error {error}."
     if _negligible(drift, error) or (drift.vanishes and error.vanishes):
-        advice = "Larger learning rates of the hidden layers beside the outputs' size, or smaller outputs, change that."
-        return Part(Answer.LAZY, reason, advice, slopes)
+        return Part(Answer.LAZY, reason, _LESS_LAZY, slopes)
     if drift.persists and error.persists and not (_negligible(drift) or _negligible(error)):
-        return Part(Answer.FEATURE_LEARNING, reason, "", slopes)
+        return Part(Answer.FEATURE_LEARNING, reason, _LAZIER, slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the intervals.", slopes)
 
 

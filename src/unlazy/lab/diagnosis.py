@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -31,7 +32,7 @@ from unlazy.lab.answers import Diagnosis, judged, judged_once
 from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Squared
-from unlazy.networks import Network, TangentModel, layers_on, split_trained
+from unlazy.networks import Network, TangentModel, layers_on, split_trained, wrap
 from unlazy.probes import KernelMatrix, LayerSizes, Observation, TrainLoss, layers_of, near_pairs, training_kernel
 
 _EARLY = 1  # steps of descent after which models are compared at first: after several, changes approach the error
@@ -55,7 +56,7 @@ def diagnose(
     saved: Path | str | None = None,
 ) -> Diagnosis: ...
 @overload
-def diagnose(before: Network, after: Network, data: Dataset, /) -> Diagnosis: ...
+def diagnose(before: Any, after: Any, data: Dataset, /) -> Diagnosis: ...
 def diagnose(*given: Any, **options: Any) -> Diagnosis:
     """Find the regime of a model, by training it at several widths or from two checkpoints.
 
@@ -220,8 +221,15 @@ def _by_layer(start: dict[str, Any], end: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+def _checkpoint(model: Any, name: str) -> Network:
+    try:
+        return model if isinstance(model, Network) else wrap(model)
+    except UserError as error:
+        raise UserError(f"{name} cannot be diagnosed. {error}") from None
+
+
 @checked
-def diagnose_checkpoints(before: Network, after: Network, data: Dataset) -> Diagnosis:
+def diagnose_checkpoints(before: Any, after: Any, data: Dataset) -> Diagnosis:
     """Find the regime of a training of your own from the model before and after it; nothing is trained.
 
     With one width there are no exponents: relative changes below 10 % count as small and above 50 % as large. The
@@ -230,13 +238,17 @@ def diagnose_checkpoints(before: Network, after: Network, data: Dataset) -> Diag
     Parameters
     ----------
     before, after
-        The model before and after training.
+        The model before and after training: networks, or anything that `unlazy.wrap` takes. A module that training
+        changes in place, of PyTorch or flax.nnx, is wrapped before training, which takes a snapshot of it.
     data
         Data on whose training inputs both are evaluated.
     """
-    for name, one in (("before", before), ("after", after)):
-        if not isinstance(one, Network):
-            raise UserError(f"{name} is {type(one).__name__}, which is not a Network: give unlazy.wrap(model).")
+    if before is after and not isinstance(before, Network | eqx.Module):
+        raise UserError(
+            "before and after are the same object: if training changes it in place, give unlazy.wrap(model) made "
+            "before training, which does not change, as the first."
+        )
+    before, after = (_checkpoint(one, name) for one, name in ((before, "before"), (after, "after")))
     (first, structure), (last, _) = (jax.tree.flatten(split_trained(one)[0]) for one in (before, after))
     if [leaf.shape for leaf in first] != [leaf.shape for leaf in last]:
         raise UserError("The two checkpoints have parameters of different shapes: give the same model twice.")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
+from unlazy._errors import UserError
 from unlazy.lab.slopes import HALFWAY, Slope
 from unlazy.theory import abc
 
 FORWARD, UPDATE, DECAY = "forward", "update", "decay"
+
+Kind = Literal["input", "hidden", "output"]  # by which of its two sizes, inputs and units, grow with the width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +25,7 @@ class LayerCheck:
     ----------
     measured
         Powers of the width: "size" of the pre-activations at the start, "change" after some steps, "own" change by the
-        layer's own first update, and the ratios "forward", "update" and "decay" that the verdict rests on.
+        layer's own first update, and the factors "forward", "update" and "decay" that the verdict rests on.
     predicted
         The exponents that the parameterisation predicts for them.
     fault
@@ -39,23 +43,50 @@ class LayerCheck:
     decided: bool
 
 
+def places_of(theory: abc.Parameterisation, kinds: Mapping[str, Kind]) -> dict[str, int]:
+    """Return for each weight which one of a parameterisation it corresponds to.
+
+    Weights that are a chain as long as that of the parameterisation correspond to it one by one. Otherwise, as with
+    attention, each corresponds to the weight of its kind; hidden weights must then all have the same exponents.
+
+    Parameters
+    ----------
+    theory
+        The parameterisation.
+    kinds
+        The kind of each weight, from the first to the last.
+    """
+    last = len(theory.a) - 1
+    if list(kinds.values()) == ["input", *["hidden"] * (last - 1), "output"]:
+        return {name: place for place, name in enumerate(kinds)}
+    decay = theory.decay if isinstance(theory.decay, tuple) else (theory.decay,) * (last + 1)
+    hidden = set(list(zip(theory.a, theory.b, theory.rates, decay, strict=True))[1:last])
+    if "hidden" in kinds.values() and len(hidden) != 1:
+        named = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise UserError(
+            f"The weights of the model are {named}, and the parameterisation has exponents of {last + 1}: give one "
+            f"with {len(kinds)} if each layer feeds the next one, or else one whose hidden layers have equal exponents."
+        )
+    return {name: {"input": 0, "hidden": 1, "output": last}[kind] for name, kind in kinds.items()}
+
+
 def predicted_exponents(theory: abc.Parameterisation, place: int) -> dict[str, float]:
     """Return the exponents that a parameterisation predicts for one layer."""
     layer, wide = theory.layers()[place], 1.0 if place else 0.0
-    a, c, x = theory.a[place], theory.rates[place], theory.layers()[place - 1].size if place else 0.0
-    update = wide / 2 + x - a - c if theory.optimiser == "adam" else wide + 2 * x - 2 * a - c
+    a, b, c = theory.a[place], theory.b[place], theory.rates[place]
+    x = theory.layers()[place - 1].size if place else 0.0
     return {
         "size": layer.size,
         "change": layer.change,
         "own": layer.own,
-        FORWARD: layer.size,
-        UPDATE: update,
+        FORWARD: x + wide / 2 - a - b,
+        UPDATE: x + wide / 2 - a - c if theory.optimiser == "adam" else 2 * x + wide - 2 * a - c,
         DECAY: 0.0 if layer.decay is None else layer.decay,
     }
 
 
 def judge_layer(
-    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: float = 0.0
+    measured: dict[str, Slope], predicted: Mapping[str, float], adam: bool, below: tuple[float, float] = (0.0, 0.0)
 ) -> LayerCheck:
     """Say what is off in one layer, if anything is.
 
@@ -71,19 +102,22 @@ def judge_layer(
     adam
         Whether updates do not depend on the size of gradients.
     below
-        By how much the exponent of the size of the layer below is off.
+        The least and the greatest exponent by which the sizes of earlier layers are off, of which it may inherit any.
     """
     predicted = {name: value for name, value in predicted.items() if name in measured}
-    factors = {FORWARD: 1, UPDATE: 1 if adam else 2, DECAY: 0}  # powers of |x| in each
+    size = measured[FORWARD].exponent
+    inherited = 0.0 if np.isnan(size) else float(np.clip(size - predicted[FORWARD], *below))
+    powers = {FORWARD: 1, UPDATE: 1 if adam else 2, DECAY: 0}  # of |x| in each
     off = {
-        name: deviation(measured[name], predicted[name], power * below)
-        for name, power in factors.items()
+        name: deviation(measured[name], predicted[name] + power * inherited)
+        for name, power in powers.items()
         if name in measured
     }
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
     faults, hints = [], []
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        faults, hints = ["forward multiplier"], [f"multiply its forward multiplier by m^{-phi:.1f}"]
+        hints = [f"multiply its forward multiplier, or whatever else makes its inputs, by m^{-phi:.1f}"]
+        faults = ["forward multiplier"]
     elif phi:
         faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
     if gamma and "forward multiplier" not in faults:
@@ -97,17 +131,13 @@ def judge_layer(
     return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
 
 
-def deviation(slope: Slope, predicted: float, inherited: float = 0.0) -> float | None:
-    """Return by how much an exponent is off beyond what it inherits: 0 if within 1/4, None if that is not certain."""
+def deviation(slope: Slope, predicted: float) -> float | None:
+    """Return by how much an exponent is off: 0 if by less than 1/4, None if that is not certain."""
     if not slope.values.any():  # all are 0: a read-out that starts at 0 is right at any width
         return 0.0
     if np.isnan(slope.exponent):
         return None
-    nearest = float(np.clip(slope.exponent - predicted, min(0.0, inherited), max(0.0, inherited)))
-    if inherited < 0:
-        nearest = inherited  # small inputs are passed on as they are
-    wanted = predicted + nearest
-    distance = slope.exponent - wanted
+    distance = slope.exponent - predicted
     if abs(distance) <= HALFWAY:
-        return 0.0 if max(slope.high - wanted, wanted - slope.low) < 2 * HALFWAY else None
-    return distance if not slope.low <= wanted <= slope.high else None
+        return 0.0 if max(slope.high - predicted, predicted - slope.low) < 2 * HALFWAY else None
+    return distance if not slope.low <= predicted <= slope.high else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,9 +47,17 @@ def make_models(
     if seeds < 1:
         raise UserError(f"seeds = {seeds} is too small: choose at least 2, so that the spread over seeds is known.")
     data.check()
+    _check_call(make)
     models: list[Network] = []
     for seed in range(seeds):
-        made = make(width, jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width))
+        one = jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width)
+        try:
+            made = make(width, one)
+        except UserError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise UserError(f"make({width}, key) failed ({said}): call it by itself to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
         models.append(_network(made, f"make({width}, key)"))
@@ -57,6 +66,21 @@ def make_models(
     if not isinstance(chosen, Flow):
         raise UserError(f"flow is {short(chosen)}, not a flow: give one such as unlazy.Descent(rate=0.1).")
     return _alike(models), chosen, data
+
+
+def _check_call(make: Make) -> None:
+    """Raise an error if a function cannot be called with a width and a key."""
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):  # some callables have none
+        return
+    try:
+        signature.bind(64, jax.random.key(0))
+    except TypeError as error:
+        name = getattr(make, "__name__", type(make).__name__)
+        raise UserError(
+            f"{name}{signature} cannot be called as make(width, key) ({error}): give a function of a width and a key."
+        ) from None
 
 
 def _network(made: Any, call: str) -> Network:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -18,6 +17,7 @@ from unlazy._checked import Checked
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.kernels import tangent_kernel
+from unlazy.kernels.problem import leaf_name
 from unlazy.kernels.structure import Method
 from unlazy.losses import Loss
 from unlazy.networks.layers import Layer
@@ -255,11 +255,6 @@ def with_fields(network: M, **changes: object) -> M:
     for field in dataclasses.fields(network):
         object.__setattr__(new, field.name, changes.get(field.name, getattr(network, field.name)))
     return new
-
-
-def leaf_name(path: tuple[Any, ...]) -> str:
-    """Return the place of a leaf in a tree as a name with dots: ``mlp.layers.0.weight``."""
-    return re.sub(r"[./~\s]+", ".", jax.tree_util.keystr(path, simple=True, separator=".")).strip(".")
 
 
 def traced_numbers(network: N) -> N:

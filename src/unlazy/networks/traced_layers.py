@@ -70,9 +70,11 @@ def layers_on(network: Network, x: Batch) -> Mapping[str, Layer]:
     if found[-1].preactivations.shape[1:] == (int(np.prod(outputs.shape)),):
         del found[-1]
     return {
-        _short(layer.name): TracedNeurons(network, _short(layer.name), layer.name, raw.shape[1:]) for layer in found
+        short_name(layer.name): TracedNeurons(network, short_name(layer.name), layer.name, raw.shape[1:])
+        for layer in found
     }
 
 
-def _short(name: str) -> str:
-    return name.removeprefix("parameters").lstrip(".")
+def short_name(name: str) -> str:
+    """Return the name of a weight without that of the field in which a wrapped model has all its parameters."""
+    return name.removeprefix("parameters").lstrip(".") or "weight"

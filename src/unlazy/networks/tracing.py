@@ -22,7 +22,7 @@ class TracedLayer(eqx.Module):
     Attributes
     ----------
     name
-        Name of the weight in the tree of parameters, such as ``layers[0].weight``; with ``#2`` and so on where it is
+        Name of the weight in the tree of parameters, such as ``layers.0.weight``; with ``#2`` and so on where it is
         used again.
     kind
         ``"dense"`` or ``"convolution"``.
@@ -74,7 +74,7 @@ def trace_layers(apply: Callable[[Any, Any], Array], params: PyTree, x: PyTree) 
     Examples
     --------
     >>> layers = trace_layers(lambda model, x: jax.vmap(model)(x), equinox_model, x)
-    >>> layers["layers[0].weight"].preactivations
+    >>> layers["layers.0.weight"].preactivations
     """
     return {layer.name: layer for layer in _traced(apply, *split(params, None)[:2], x)}
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._types import PyTree
-from unlazy.networks._base import leaf_name
+from unlazy.kernels.problem import leaf_name
 
 # Arguments that put a model into inference mode, so that dropout is off and averages are fixed.
 INFERENCE = {
@@ -105,7 +105,7 @@ def like(given: PyTree, present: PyTree, what: str) -> PyTree:
     old, new = (jax.tree_util.tree_flatten_with_path(tree) for tree in (present, given))
     if old[1] != new[1]:
         names = [{leaf_name(path) for path, _ in leaves} for leaves in (old[0], new[0])]
-        other = ", ".join(sorted(names[0] ^ names[1])[:3]) or "settings that are not arrays"
+        other = ", ".join(sorted((names[0] ^ names[1]) - {""})[:3]) or "settings that are not arrays"
         raise UserError(f"This is not {what} that was wrapped; they differ in: {other}.")
     for (path, before), (_, now) in zip(old[0], new[0], strict=True):
         if np.shape(before) != np.shape(now):

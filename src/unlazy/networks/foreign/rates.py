@@ -12,7 +12,7 @@ import numpy as np
 
 from unlazy._errors import UserError, short
 from unlazy._types import PyTree
-from unlazy.networks._base import leaf_name
+from unlazy.kernels.problem import leaf_name
 
 Rates: TypeAlias = Callable[[str], Any] | PyTree | None
 
