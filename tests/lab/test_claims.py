@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from unlazy._errors import UserError
 from unlazy.lab import claims
 from unlazy.lab.claims import claimed
 
@@ -138,3 +139,21 @@ def test_claims_do_not_need_a_file_system_with_links(path, monkeypatch):
     monkeypatch.setattr(claims.os, "link", refuse)
     with claimed([path]) as mine, claimed([path]) as second:
         assert (mine, second) == ([path], [])
+
+
+def test_a_full_disk_is_said_and_leaves_no_claim(path, monkeypatch):
+    """Also none of those that were taken before the disk was full."""
+
+    def full(target, content):
+        if target == path:
+            raise OSError(28, "No space left on device")
+        create(target, content)
+
+    create = claims.create
+    monkeypatch.setattr(claims, "create", full)
+    with (
+        pytest.raises(UserError, match=r"\(No space left on device\): free some space"),
+        claimed([path.with_name("first.claim"), path]),
+    ):
+        pass
+    assert os.listdir(path.parent) == []

@@ -23,7 +23,8 @@ from typing import Any
 
 import psutil
 
-from unlazy._files import create, replace
+from unlazy._errors import UserError
+from unlazy._files import create, reason, replace
 
 LIMIT = 120.0  # seconds without a touch after which a claim is dead, also if its process is on another machine
 _BEAT = 5.0  # seconds between two touches
@@ -36,12 +37,14 @@ def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Pa
 
     The files in ``touched`` are touched like the claims, to show that this process is alive; they need not exist.
     """
-    mine = {path: note for path in paths if (note := _take(path)) is not None}
+    mine: dict[Path, bytes] = {}
     done = threading.Event()
-    beat = threading.Thread(target=_beat, args=([*mine, *touched], done), daemon=True)
-    if mine:
-        beat.start()
     try:
+        for path in paths:
+            if (note := _take(path)) is not None:
+                mine[path] = note
+        if mine:
+            threading.Thread(target=_beat, args=([*mine, *touched], done), daemon=True).start()
         yield list(mine)
     finally:
         done.set()
@@ -99,6 +102,9 @@ def _take(path: Path) -> bytes | None:
         create(path, note)
     except FileExistsError:
         return note if _take_over(path, note) else None
+    except OSError as error:  # say, a full disk
+        advice = "free some space, or choose another --out"
+        raise UserError(f"Nothing can be written to '{path.parent}' ({reason(error)}): {advice}.") from None
     return note
 
 
