@@ -236,7 +236,7 @@ unlazy.flows.StepDecay(0.5, 0) -> every
 unlazy.flows.Cosine(0) -> steps
 unlazy.flows.Cosine(10, floor=-1.0) -> floor
 unlazy.flows.Piecewise(["a"], []) -> factors
-unlazy.flows.Piecewise([1.0, 0.5], [2**40]) -> Steps
+unlazy.flows.Piecewise([1.0, 0.5], [2**40]) -> steps
 unlazy.flows.OnStagnation(window=0) -> window
 unlazy.flows.OnStagnation(wait=-1) -> wait
 Recorder(NET, DATA)

@@ -16,7 +16,7 @@ from made_up import Ready, exponential, random_labels, shrink, stored_run
 from unlazy import _registry, cli
 from unlazy._errors import UserError
 from unlazy.flows import Driver
-from unlazy.lab import Interrupted, Lab, kept, parse
+from unlazy.lab import Interrupted, Lab, parse, stored_certificates
 from unlazy.papers import chen2022, panels
 from unlazy.papers.chen2022.theorems import FeaturesMustMove
 from unlazy.report.terminal import print_benchmarks
@@ -466,7 +466,7 @@ def test_a_recipe_is_certified(call, recipe, tmp_path):
     assert set(rows.values()) == {"SILENT"}  # descent is not gradient flow, and six points in three dimensions
     assert out.splitlines()[-1] == f"1 HOLDS, {len(rows)} SILENT."
     assert len(list((tmp_path / "runs").glob("*.nc"))) == 1, "the run is kept, too"
-    (one,) = kept(tmp_path / "runs")
+    (one,) = stored_certificates(tmp_path / "runs")
     assert {row["theorem"]: row["verdict"] for row in one.findings} == {"chen2022/eq-15": "HOLDS"} | rows
 
 
@@ -562,6 +562,12 @@ def test_rows_too_wide_for_a_table_are_lists(capsys):
     assert lines[0] == ["wide"]
     assert ["column", "7", "7"] in lines
     assert lines[-3:] == [["name", "ratio"], ["narrow", "2"], ["thin", "3"]]
+
+
+def test_a_baseline_that_all_rows_share_is_printed_once(capsys):
+    print_benchmarks([[{"name": name, "ratio": 2.0, "baseline": "by hand"} for name in ("a", "b")]], as_json=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines == [["name", "ratio"], ["a", "2"], ["b", "2"], ["baseline:", "by", "hand"]]
 
 
 # ---------------------------------------------------------------- wrong calls

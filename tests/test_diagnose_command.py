@@ -87,7 +87,7 @@ WRONG = {
     "widths": (["outside.nets:make", "--data", "outside.nets:points", "--widths", "64,a"], "whole numbers separated"),
     "no data": (["outside.nets:make"], "--data"),
     "a check": ([*USUAL, "--check", "rate"], "rates"),
-    "until": ([*USUAL, "--check", "rates", "--until", "3"], "is for the regime alone"),
+    "until": ([*USUAL, "--check", "rates", "--until", "3"], "is only for --check regime"),
 }
 
 

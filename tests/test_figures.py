@@ -128,7 +128,7 @@ def test_many_values_get_a_colour_map():
 def test_nothing_to_draw_is_said():
     with pytest.raises(UserError, match="There are no runs to draw: give at least one"):
         curves([])
-    with pytest.raises(UserError, match=r"A run was expected \(a Trajectory or a stored run\), not int"):
+    with pytest.raises(UserError, match=r"A run was expected \(a Trajectory or a stored run\), not an int"):
         curves(3)
     with pytest.raises(UserError, match=r"These runs have no probe called 'tran-loss'. Did you mean 'train-loss'"):
         curves(run(), "tran-loss")

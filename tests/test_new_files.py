@@ -152,13 +152,13 @@ def add(tmp_path, monkeypatch):
         for file in files:
             (home / name / f"{file}.py").write_text(FILES[file])
         _registry._members.cache_clear()
-        _registry._joined.cache_clear()
+        _registry._plugin_modules.cache_clear()
 
     yield added
     for module in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[module]
     _registry._members.cache_clear()
-    _registry._joined.cache_clear()
+    _registry._plugin_modules.cache_clear()
 
 
 def run(**sections):

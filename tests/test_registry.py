@@ -9,7 +9,7 @@ import pytest
 
 from unlazy import _registry
 from unlazy._errors import UserError, suggest
-from unlazy._registry import Kind, base_of, find, kebab, kind_of, load, members, modules, resolve, spoken, walk
+from unlazy._registry import Kind, base_of, find, kebab, kind_of, load, members, modules, noun_of, resolve, walk
 
 
 def forget():
@@ -116,8 +116,8 @@ def test_names_are_kebab_case(name, wanted):
     assert kebab(name) == wanted
 
 
-def test_a_base_is_spoken_of_in_words():
-    assert spoken(type("NodeWeights", (), {})) == "node weights"
+def test_a_base_has_a_noun():
+    assert noun_of(type("NodeWeights", (), {})) == "node weights"
 
 
 def test_only_public_concrete_members_are_found(zoo):
@@ -393,7 +393,7 @@ def test_anything_becomes_a_member(plugin):
         ("activation", f"{name}.own:number", "3 is not an activation"),
         ("activation", f"{name}.own:Stone", "is a class that is not derived from Activation"),
         ("network", "two-layer", "The network 'two-layer' needs the option 'width'"),
-        ("network", f"{name}.own:Stone", "made a Stone, where a network was wanted"),
+        ("network", f"{name}.own:Stone", "made a Stone, where a network was expected"),
         ("loss", None, "None is not a loss"),
     ):
         with pytest.raises(UserError) as caught:

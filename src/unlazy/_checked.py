@@ -168,15 +168,15 @@ def _converted(value: Any, hint: Any) -> Any:
     if collections.abc.Mapping in (hint, origin) or dict in (hint, origin):
         if isinstance(value, Mapping):
             return value
-        raise _Mismatch("a dictionary", "give one")
+        raise _Mismatch("a dictionary", "give one such as {'name': value}")
     if collections.abc.Callable in (hint, origin):
         if callable(value):
             return value
-        raise _Mismatch("a function", "give one that can be called")
+        raise _Mismatch("a function", "give an object that can be called")
     if inspect.isclass(hint) and origin is None and _is_class(hint):
         return _member(value, hint)
     if _is_array(hint) and isinstance(value, _PLAIN):
-        raise _Mismatch("an array", "give one of NumPy or JAX")
+        raise _Mismatch("an array", "give a NumPy or JAX array")
     return value
 
 
@@ -226,7 +226,7 @@ def _number(value: Any, kind: type, infinite: bool = False) -> Any:
     if infinite and math.isinf(given):
         return given
     if not math.isfinite(given):
-        raise _Mismatch("a finite number", "give one")
+        raise _Mismatch("a finite number", "give one such as 0.5")
     limits = jnp.finfo(jnp.result_type(float))
     if given and not float(limits.tiny) <= abs(given) <= float(limits.max):
         advice = "" if limits.bits == 64 else ", or use float64"
@@ -270,12 +270,12 @@ def _list(value: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
     elif not isinstance(value, list | tuple | range) and (
         not isinstance(value, collections.abc.Sequence) or isinstance(value, str | bytes)
     ):
-        raise _Mismatch("a list", f"write [{short(value)}] for a list of one" if np.isscalar(value) else "give one")
+        raise _Mismatch("a list", f"write [{short(value)}] for a list of one" if np.isscalar(value) else "write [...]")
     if not parts:
         return value
     if origin is tuple and Ellipsis not in parts:
         if len(value) != len(parts):
-            raise _Mismatch(f"a list of {len(parts)}", "give as many")
+            raise _Mismatch(f"a list of {len(parts)} entries", f"give {len(parts)}")
         return tuple(_converted(one, part) for one, part in zip(value, parts, strict=True))
     try:
         made = tuple(_converted(one, parts[0]) for one in value)
@@ -288,17 +288,17 @@ def _member(value: Any, base: type) -> Any:
     if isinstance(value, base):
         return value
     kind = _registry.kind_of(base)
-    noun = article(_registry.spoken(kind or base))
+    noun = article(_registry.noun_of(kind or base))
     if kind is None:
-        raise _Mismatch(article(base.__name__), "make one first")
+        raise _Mismatch(article(base.__name__), f"give an instance, such as {base.__name__}(...)")
     if isinstance(value, str) or (callable(value) and _registry.KINDS[kind].leading):
         made = _registry.resolve(kind, value)
         if isinstance(made, base):
             return made
     if inspect.isclass(value):
-        raise _Mismatch(noun, f"make one, {value.__name__}()")
+        raise _Mismatch(noun, f"give an instance, {value.__name__}()")
     if kind == "network":
-        raise _Mismatch(noun, "make one of unlazy.networks, or wrap your own model by unlazy.wrap(model)")
+        raise _Mismatch(noun, "give one from unlazy.networks, or wrap your own model with unlazy.wrap(model)")
     raise _Mismatch(noun, f"give an object, or a name that 'unlazy list {kind}' shows")
 
 

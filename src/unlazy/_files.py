@@ -178,7 +178,7 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
     found = {}
     for name in map(str, run.data_vars):
         label, _, part = name.partition(".")
-        attributes = {"long_name": spoken(name)}
+        attributes = {"long_name": in_words(name)}
         for attribute in ("long_name", "units"):
             given = getattr((probes or {}).get(label), attribute, None)
             given = given.get(part) if isinstance(given, Mapping) else given
@@ -191,7 +191,7 @@ def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dat
     return run
 
 
-def spoken(name: str) -> str:
+def in_words(name: str) -> str:
     """Return the name of a variable in words: ``kernel.drift_operator`` becomes ``kernel: drift operator``."""
     return name.replace("-", " ").replace("_", " ").replace(".", ": ", 1).replace(".", " ")
 

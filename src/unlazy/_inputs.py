@@ -66,7 +66,9 @@ def as_floats(what: str, value: Any) -> Array:
         return jnp.asarray(value)
     if kind in "iub":
         return jnp.asarray(value, jnp.result_type(float))
-    raise UserError(f"{what} holds {_described(value)}, where numbers were wanted: encode them as real numbers first.")
+    raise UserError(
+        f"{what} holds {_described(value)}, where numbers were expected: encode them as real numbers first."
+    )
 
 
 def in_precision(what: str, values: Array, dtype: Any) -> Array:
@@ -115,13 +117,15 @@ def _as_numpy(what: str, value: Any) -> np.ndarray:
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, str | bytes | dict | set) or value is None:
-        raise UserError(f"{what} is {article(type(value).__name__)}, where an array of numbers was wanted.")
+        raise UserError(
+            f"{what} is {article(type(value).__name__)}, where an array of numbers was expected: give one, or a list."
+        )
     try:
         return np.asarray(value)
     except ValueError:
         raise UserError(f"{what} has rows of unequal length: every sample needs as many entries.") from None
     except Exception as error:
-        raise UserError(f"{what} cannot be made an array ({type(error).__name__}): give numbers.") from error
+        raise UserError(f"{what} cannot be converted to an array ({type(error).__name__}): give numbers.") from error
 
 
 def _described(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Eigenvalues and singular values: decompositions that can be batched, and extreme eigenvalues of large matrices.
 
 JAX hands a batch of matrices to LAPACK in pieces, as tasks of the thread pool on which the program itself runs, and
-waits for them. Two batches in flight on a machine with two cores then wait for each other for ever. Matrices of a batch
+waits for them. Two batches in flight on a machine with two cores then wait for each other forever. Matrices of a batch
 therefore take turns here (`jax.custom_batching.sequential_vmap`); that costs nothing, as LAPACK fills the cores.
 """
 

@@ -1,4 +1,4 @@
-"""Plain tables from files that may come from anywhere: JSON and TOML of bounded size and depth, and sealed JSON.
+"""Plain values, and tables of them from files that may come from anywhere: bounded JSON and TOML, and sealed JSON.
 
 A sealed file has an entry ``checksum``, the SHA-256 digest of all its other entries, so that a change is noticed.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,21 @@ _DOTTED = re.compile(
     rf"(?<![\w-])(?:(?:[\w-]++|\"[^\"\n]*\"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}"
 )  # keys like a.b.c
 SEAL = "checksum"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of Python; True and False are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether a value is a whole number of at least ``least``."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return a number for JSON, which has neither NaN nor infinity: None stands for them."""
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 class DamagedError(ValueError):

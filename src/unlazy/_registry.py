@@ -95,8 +95,8 @@ def kebab(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
 
 
-def spoken(kind: str | type) -> str:
-    """Return the name of a kind, or of a base class without a kind, in a sentence."""
+def noun_of(kind: str | type) -> str:
+    """Return the noun for a kind, or for a base class without a kind: ``"node weights"``."""
     return KINDS[kind].noun if isinstance(kind, str) else kebab(kind.__name__).replace("-", " ")
 
 
@@ -221,7 +221,7 @@ def _installed(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _joined(names: tuple[str, ...]) -> list[ModuleType]:
+def _plugin_modules(names: tuple[str, ...]) -> list[ModuleType]:
     found: list[ModuleType] = []
 
     def missing(name: str, error: BaseException) -> None:
@@ -235,17 +235,17 @@ def _joined(names: tuple[str, ...]) -> list[ModuleType]:
     return found
 
 
-_said: dict[tuple[str, ...], list[str]] = {}  # by the names of all plug-ins
+_warned: dict[tuple[str, ...], list[str]] = {}  # by the names of all plug-ins
 
 
 def _warn(names: tuple[str, ...], sentence: str) -> None:
-    _said.setdefault(names, []).append(sentence)
+    _warned.setdefault(names, []).append(sentence)
     print(f"unlazy: {sentence}", file=sys.stderr)
 
 
 def warnings() -> list[str]:
-    """Return the warnings about present plug-ins that do not work."""
-    return list(_said.get(plugins(), ()))
+    """Return the warnings about those plug-ins that do not work."""
+    return list(_warned.get(plugins(), ()))
 
 
 def members(kind: str) -> Mapping[str, Any]:
@@ -264,7 +264,7 @@ def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]
     if not KINDS[kind].keyed:  # the helpers of theorems return networks and probes
         places = [place for place in places if ".theorems" not in place.__name__]
     for name, member in _named(places, kind, base_of(kind)):
-        if not _one(found, name, member):
+        if not _added(found, name, member):
             raise ValueError(f"Two members of {package} are called '{name}': rename one of them.")
     return found
 
@@ -273,14 +273,14 @@ def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]
 def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     found = _collected(kind, PAPERS, _own(kind))
     taken = {id(member) for member in found.values()}
-    for name, member in _named(_joined(names), kind, base_of(kind)):
-        if id(member) not in taken and not _one(found, name, member):
+    for name, member in _named(_plugin_modules(names), kind, base_of(kind)):
+        if id(member) not in taken and not _added(found, name, member):
             where = getattr(member, "__module__", type(member).__module__)
             _warn(names, f"the {KINDS[kind].noun} '{name}' of {where} is hidden by another of that name: rename it.")
     return found
 
 
-def _one(found: dict[str, Any], name: str, member: Any) -> bool:
+def _added(found: dict[str, Any], name: str, member: Any) -> bool:
     """Add a member unless another has its name; of a class and its instance, the instance is added."""
     known = found.setdefault(name, member)
     if inspect.isclass(known) and isinstance(member, known):
@@ -310,7 +310,7 @@ def find(kind: str, name: str) -> Any:
     if key not in known:
         module, _, thing = name.rpartition(".")
         own = f" One of your own is written '{module}:{thing}'." if module else ""
-        raise UserError(f"There is no {spoken(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
+        raise UserError(f"There is no {noun_of(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
     return known[key]
 
 
@@ -373,7 +373,10 @@ def finish(kind: str, made: Any, called: str) -> Any:
         return made
     if asked.plain and not asked.leading:
         return load(asked.plain)(made, name=called)
-    raise UserError(f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was wanted.")
+    raise UserError(
+        f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was expected: return an instance "
+        f"of {base.__name__}."
+    )
 
 
 def choose(kind: str, name: str | None = None) -> list[Any]:
@@ -392,5 +395,5 @@ def choose(kind: str, name: str | None = None) -> list[Any]:
     chosen = [key for key in known if name is None or key == name or key.partition("/")[0] == name]
     if not chosen and name is not None:
         papers = {key.partition("/")[0] for key in known}
-        raise UserError(f"There is no {spoken(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
+        raise UserError(f"There is no {noun_of(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
     return [resolve(kind, known[key]) for key in chosen]

@@ -22,7 +22,7 @@ from unlazy._errors import UserError
 from unlazy._files import clean, write
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Manifest, read_run
-from unlazy.lab.certificates import keep, read_certificates
+from unlazy.lab.certificates import read_certificates, store_certificates
 from unlazy.lab.recipe import read
 from unlazy.report.verify import verify
 
@@ -242,7 +242,7 @@ def _write_manifest(folder, version):
 
 
 def _write_certificates(folder, version):
-    keep(folder, read(folder / "tiny.toml"), [_Finding(version)])
+    store_certificates(folder, read(folder / "tiny.toml"), [_Finding(version)])
 
 
 # How each kind of file is written with the number of its version in it, and how that number is read.

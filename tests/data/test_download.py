@@ -93,7 +93,7 @@ def test_a_folder_that_is_not_there(how, server, tmp_path, monkeypatch):
 def test_a_damaged_local_file_is_refused(server, folder):
     wanted = source(server)
     (folder / "thing.bin").write_bytes(BODY[:-1])
-    with pytest.raises(UserError, match=r"511999 bytes.*SHA-256 .* but .* was wanted.*cut short") as caught:
+    with pytest.raises(UserError, match=r"511999 bytes.*SHA-256 .* but .* was expected.*cut short") as caught:
         fetch(wanted, folder=str(folder))
     assert digest(BODY) in str(caught.value)
     assert digest(BODY[:-1]) in str(caught.value)
@@ -103,7 +103,7 @@ def test_a_damaged_local_file_is_refused(server, folder):
 
 
 def test_wrong_bytes_are_thrown_away(server):
-    with pytest.raises(UserError, match=r"sent for thing.bin has SHA-256 .* was wanted; it was thrown away"):
+    with pytest.raises(UserError, match=r"sent for thing.bin has SHA-256 .* was expected; it was thrown away"):
         fetch(source(server, b"<html>please log in</html>"))
     assert cached() == []
 

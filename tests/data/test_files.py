@@ -86,7 +86,7 @@ def test_class_labels_become_one_hot(tmp_path):
     CrossEntropy().check(data.y)
     with pytest.raises(UserError, match=r"one-hot by unlazy\.data\.one_hot\(y\)"):
         CrossEntropy().check(csv(str(tmp_path / "t.csv"), "label").y)
-    with pytest.raises(UserError, match="Labels run from 0 to 2, where 0 to 1 were wanted"):
+    with pytest.raises(UserError, match="Labels run from 0 to 2, where 0 to 1 were expected"):
         csv(str(tmp_path / "t.csv"), "label", classes=2)
 
 
@@ -217,7 +217,7 @@ def test_one_precision_for_all_parts():
 
 WRONG = {
     "ragged": (lambda: Dataset([[1.0], [1.0, 2.0]], [1, 2]), "x of data set 'data' has rows of unequal length"),
-    "text": (lambda: Dataset([["a"]], [1]), r"x of data set 'data' holds text \('a'\), where numbers were wanted"),
+    "text": (lambda: Dataset([["a"]], [1]), r"x of data set 'data' holds text \('a'\), where numbers were expected"),
     "objects": (lambda: Dataset([[object()]], [1]), "holds Python objects"),
     "complex": (lambda: Dataset([[1j]], [1]), "holds complex numbers"),
     "dates": (lambda: Dataset(np.array([["2026-01-01"]], "M8[D]"), [1]), "holds dates"),
@@ -233,7 +233,7 @@ WRONG = {
     "test targets": (lambda: Dataset([[1.0]], [1], [[1.0]], [[1]]), "they must agree"),
     "weights": (
         lambda: Dataset([[1.0]], [1], weight=[1, 2]),
-        r"Weights of 'data' have shape \(2,\); \(1,\) was wanted",
+        r"Weights of 'data' have shape \(2,\); \(1,\) was expected",
     ),
 }
 
@@ -254,7 +254,7 @@ def test_what_functions_return_becomes_data():
         ((x, y, x), "gives a tuple of 3"),
         ({"x": x}, "without x or y"),
         ({"x": x, "y": y, "z": 1}, "a part 'z'"),
-        (3, "gives an int, where data were wanted"),
+        (3, "gives an int, where data were expected"),
     ):
         with pytest.raises(UserError, match=sentence):
             as_dataset(value, name="mine")

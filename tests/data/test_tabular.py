@@ -91,7 +91,7 @@ def test_a_file_may_lie_directly_in_the_folder(folder):
 @pytest.mark.parametrize(
     ("name", "member", "raw", "message"),
     [
-        ("t.csv", "", csv_bytes()[:-8], "Data row 5 of .* has 2 columns, but 3 were wanted"),
+        ("t.csv", "", csv_bytes()[:-8], "Data row 5 of .* has 2 columns, but 3 were expected"),
         ("t.csv", "", csv_bytes(ROWS[:-1]), "has 4 rows, but the tiny table has 5: the file is cut short"),
         ("t.csv", "", csv_bytes().replace(b"5.5", b"n/a"), "Data row 3 of .* has a cell that is not a number"),
         ("t.csv", "", b"", "has 0 rows"),

@@ -173,7 +173,7 @@ def test_schedules_count_time_as_the_sum_of_rates(network, data):
     close(Cosine(10)(jnp.array([0, 5, 10])), [1.0, 0.5, 0.0], abs=1e-12)
     close(Constant()(jnp.arange(3)), np.ones(3))
     close(Piecewise((1.0, 0.5, 2.0), (2, 3))(jnp.arange(5)), [1.0, 1.0, 0.5, 2.0, 2.0])
-    with pytest.raises(UserError, match="one step less"):
+    with pytest.raises(UserError, match="one step for each factor but the first"):
         Piecewise((1.0, 0.5))
     with pytest.raises(UserError, match="increasing"):
         Piecewise((1.0, 0.5, 0.2), (3, 3))
@@ -227,7 +227,7 @@ def test_stagnation_goes_on_where_a_run_is_extended(network, data):
     part = flow.extend(flow(network, data, [2000.0]), [8000.0])
     assert np.array_equal(whole.final.w, part.final.w)
     assert int(part.run_state.state.memory.reaction.level) == 1
-    with pytest.raises(UserError, match="positive factors"):
+    with pytest.raises(UserError, match="must be positive numbers"):
         OnStagnation((1.0, 0.0))
 
 
@@ -333,9 +333,9 @@ def test_layers_have_schedules_of_their_own(data):
         close(block.c, wanted.c, rel=1e-9, abs=1e-14)
     with pytest.raises(UserError, match=r"begins with 'blocks\[5\]'; there are blocks\[0\]"):
         Descent(schedule=ByLayer(("blocks[5]",), (Constant(),)))(stack, data, [1.0])
-    with pytest.raises(UserError, match="one schedule for each"):
+    with pytest.raises(UserError, match="give one for each"):
         ByLayer(("w",), ())
-    with pytest.raises(UserError, match="depends on the step alone"):
+    with pytest.raises(UserError, match="must depend on the step alone"):
         ByLayer(("w",), (OnStagnation(),))
 
 

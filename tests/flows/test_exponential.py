@@ -85,7 +85,7 @@ def test_long_times_cost_little_and_coordinates_do_not_matter():
     [
         (Exponential(Logistic()), NETWORK, "needs a quadratic loss"),
         (Exponential(tolerance=0.0), NETWORK, "below rounding error"),
-        (Exponential(step=-1.0), NETWORK, "must be positive"),
+        (Exponential(step=-1.0), NETWORK, "step = -1 is not positive"),
     ],
 )
 def test_what_it_cannot_do_is_refused(flow, network, message):

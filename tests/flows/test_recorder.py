@@ -185,13 +185,13 @@ def test_mistakes_are_explained():
     recorder.see(3, model)
     with pytest.raises(UserError, match="Step 3 is not after step 3"):
         recorder.see(3, model)
-    with pytest.raises(UserError, match="A TwoLayer was given, where a Wrapped was wanted"):
+    with pytest.raises(UserError, match="A TwoLayer was given, where a Wrapped was expected"):
         recorder.see(4, TwoLayer(2, 3, key=0))
     with pytest.raises(UserError, match="differ in"):
         recorder.see(4, eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0)))
     with pytest.raises(UserError, match=r"shape \(6, 2\), but the targets .* have shape \(6,\)"):
         Recorder(model, unlazy.Dataset(data.x, data.y[:, 0])).see(0, model)
-    with pytest.raises(UserError, match="'data' gives a tuple of 3, where data were wanted"):
+    with pytest.raises(UserError, match="'data' gives a tuple of 3, where data were expected"):
         Recorder(model, (data.x, data.y, data.y))
     with pytest.raises(UserError, match="There is no probe called 'train-los'"):
         Recorder(model, data, ["train-los"]).see(0, model)

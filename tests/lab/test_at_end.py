@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from unlazy._errors import UserError
-from unlazy.flows import OnlyAtEnd
+from unlazy.data import random_labels
+from unlazy.flows import Descent, OnlyAtEnd
 from unlazy.lab import Lab, draw_data, instantiate, parse
+from unlazy.networks import TwoLayer
 from unlazy.probes import Pruning
 
 
@@ -32,6 +34,17 @@ def test_what_is_seen_at_the_end_has_no_time(tmp_path):
     assert run["pruning.hidden.test_risk"].dims == ("seed", "pruning.hidden.test_risk_0")
     assert run["pruning.hidden.test_risk"].shape == (2, 7)
     np.testing.assert_allclose(run["last"], run["train-loss"][:, -1], rtol=1e-12)
+
+
+def test_a_probe_of_your_own_can_say_that_it_is_for_the_end():
+    def last(obs):
+        return obs.outputs
+
+    last.only_at_end = True
+    data, network = random_labels(n=4, d=3, key=0), TwoLayer(4, 3, key=1)
+    run = Descent(rate=0.1)(network, data, [0, 1, 2], [last])
+    assert run.observed["last"].shape == (4,)
+    assert run.to_xarray()["last"].dims == ("last_0",)
 
 
 def test_when_is_always_or_end():

@@ -254,7 +254,7 @@ def test_the_command_names_a_bad_file_and_goes_on(capsys, grid, tmp_path):
         (["FOLDER", "--csv", "-", "--json"], "give one of them"),
         (["FOLDER/empty"], "There are no stored runs (.nc) in the folder"),
         (["FOLDER/bad.sweep.json"], "is not the whole list of a sweep's runs"),
-        (["gone.nc"], "left out: There is no stored run at 'gone.nc'."),
+        (["gone.nc"], "left out: There is no stored run at 'gone.nc': give a file (.nc)"),
     ],
 )
 def test_wrong_calls_get_a_sentence(capsys, grid, tmp_path, arguments, words):

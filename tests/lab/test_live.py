@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from unlazy._errors import SkippedFile
-from unlazy.lab import Lab, keep, kept, live, notes, parse
+from unlazy.lab import Lab, live, notes, parse, store_certificates, stored_certificates
 from unlazy.lab.live import Note
 
 
@@ -79,9 +79,9 @@ def test_a_disk_that_refuses_is_no_reason_to_stop(tmp_path, recipe, monkeypatch)
 
 def test_time_left_is_told_from_this_process():
     common = {"name": "x", "digest": "0", "seeds": 1, "end": 1.0, "clock": 0.5, "times": [], "observed": {}}
-    note = Note(share=0.75, first_share=0.5, begun=100.0, told=110.0, **common)
+    note = Note(share=0.75, first_share=0.5, begun=100.0, written=110.0, **common)
     assert note.seconds_left == 10.0
-    assert Note(share=0.5, first_share=0.5, begun=100.0, told=110.0, **common).seconds_left is None
+    assert Note(share=0.5, first_share=0.5, begun=100.0, written=110.0, **common).seconds_left is None
 
 
 def test_a_broken_note_is_left_out(tmp_path):
@@ -102,21 +102,21 @@ class Said:
 def test_nothing_that_theorems_said_is_lost_between_writers(tmp_path, recipe):
     def write(theorem):
         for seed in range(5):
-            keep(tmp_path, recipe, [Said(f"{theorem}/{seed}", seed, "HOLDS")])
+            store_certificates(tmp_path, recipe, [Said(f"{theorem}/{seed}", seed, "HOLDS")])
 
     threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(kept(tmp_path)[0].findings) == 20
+    assert len(stored_certificates(tmp_path)[0].findings) == 20
 
 
 def test_what_theorems_said_is_kept_and_added_to(tmp_path, recipe):
-    keep(tmp_path, recipe, [Said("a/1", 0, "HOLDS"), Said("a/1", 1, "FAILS")])
-    path = keep(tmp_path, recipe, [Said("b/2", 0, "SILENT")])
-    keep(tmp_path, recipe, [Said("a/1", 0, "VACUOUS")])  # the last word counts
-    (one,) = kept(tmp_path)
+    store_certificates(tmp_path, recipe, [Said("a/1", 0, "HOLDS"), Said("a/1", 1, "FAILS")])
+    path = store_certificates(tmp_path, recipe, [Said("b/2", 0, "SILENT")])
+    store_certificates(tmp_path, recipe, [Said("a/1", 0, "VACUOUS")])  # the last word counts
+    (one,) = stored_certificates(tmp_path)
     assert [(row["theorem"], row["seed"], row["verdict"]) for row in one.findings] == [
         ("a/1", 0, "VACUOUS"),
         ("b/2", 0, "SILENT"),
@@ -124,4 +124,4 @@ def test_what_theorems_said_is_kept_and_added_to(tmp_path, recipe):
     assert parse(json.loads(one.recipe)) == recipe
     path.write_text("{")
     with pytest.warns(SkippedFile, match=r"cannot be used .*: delete it and certify again"):
-        assert kept(tmp_path) == []
+        assert stored_certificates(tmp_path) == []

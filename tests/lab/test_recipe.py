@@ -379,7 +379,7 @@ WRONG = {
     ),
     "a typo in a choice": (
         {"flow": {"kind": "descent", "loss": {"kind": "squared", "reduction": "sm"}}},
-        "flow.loss.reduction: there is no choice 'sm'. Did you mean 'sum'?",
+        "flow.loss.reduction: 'sm' is not one of the choices. Did you mean 'sum'?",
     ),
     "what only Python can say": (
         {"network": {**LAYER, "embedding": {"kind": "random-patches", "weights": 3.0}}},
@@ -403,7 +403,7 @@ WRONG = {
     ),
     "a number that its array cannot hold": (
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
-        "flow: A number of steps lies between 1 and 2147483647",
+        "flow: max_steps = 1000000000000 is out of range: give a whole number from 1 to 2,147,483,647",
     ),
     "too many seeds": ({"seeds": 10**7}, "seeds"),
     "a value that a member refuses": ({"data": {"kind": "random-labels", "n": -3}}, "data: n = -3 is too small"),
@@ -416,7 +416,10 @@ WRONG = {
     "a negative seed": ({"seed": -1}, "seed: Expected 'int' >= 0."),
     "a seed beyond 32 bits": ({"seed": 2**32}, "seed: Expected 'int' <= 4294967295."),
     "an enormous seed": ({"seed": 2**70}, "seed: Expected 'int' <= 4294967295."),
-    "a typo in the precision": ({"dtype": "flaot32"}, "dtype: there is no choice 'flaot32'. Did you mean 'float32'?"),
+    "a typo in the precision": (
+        {"dtype": "flaot32"},
+        "dtype: 'flaot32' is not one of the choices. Did you mean 'float32'?",
+    ),
     "a word for a truth": ({"same_data": "yes"}, "same_data: Expected 'bool', got 'str'."),
     "a number for a name": ({"name": 3}, "name: Expected 'str', got 'int'."),
     "no time": ({"times": []}, "times must be finite, increasing and not negative, not []."),
@@ -445,7 +448,7 @@ WRONG = {
     ),
     "a typo in the spacing": (
         {"times": {"end": 1, "spacing": "lgo"}},
-        "times.spacing: there is no choice 'lgo'. Did you",
+        "times.spacing: 'lgo' is not one of the choices. Did you",
     ),
     "a word for probes": ({"probes": "train-loss"}, "probes: Expected 'array', got 'str'."),
     "a number among probes": ({"probes": ["train-loss", 3]}, "probes[1]: Expected 'str | table', got 'int'."),

@@ -187,7 +187,7 @@ def test_a_broken_checkpoint_is_named(tmp_path, recipe):
     np.save(one, np.zeros(3))
     for content in (b"", b"nonsense", whole[: len(whole) // 2], bytes(flipped), one.read_bytes()):
         checkpoint.write_bytes(content)
-        with pytest.raises(UserError, match=r"The checkpoint '.*' cannot be used \(\w+\): delete it to start afresh"):
+        with pytest.raises(UserError, match=r"The checkpoint '.*' cannot be used \(\w+\): delete it to start again"):
             Lab(tmp_path).run(recipe)
     checkpoint.unlink()
     assert Lab(tmp_path).run(recipe).attrs["finished"] == 1

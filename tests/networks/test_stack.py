@@ -393,7 +393,7 @@ def test_recipes():
         assert made.networks[0].gram_form(made.data[0]).features == math.inf
     with pytest.raises(UserError, match=r"network.activation\[1\].*relu"):
         instantiate(recipe(widths=[16, 12], activation=["relu", "rellu"]))
-    with pytest.raises(UserError, match="no choice 'ntk'"):
+    with pytest.raises(UserError, match="'ntk' is not one of the choices"):
         instantiate(recipe(widths=[16, 12], parameterisation="ntk"))
 
 
@@ -407,7 +407,7 @@ def test_recipes():
         ({"widths": (math.inf, 4), "features": Uniform(1.0)}, "needs features"),
         ({"ranks": (2, 2)}, "2 values of ranks were given for 1 blocks"),
         ({"ranks": 0}, "at least one input, channel and output"),
-        ({"train": "x"}, "letters a, w, b and c"),
+        ({"train": "x"}, "other letters than a, w, b and c"),
         ({"train": ""}, "Nothing in this stack is trained"),
         ({"train": ("a", "a", "a")}, "3 values of train"),
         ({"bias": False, "train": "wb"}, "no bias to train"),
@@ -415,7 +415,7 @@ def test_recipes():
         ({"amplitude": Eye(), "train": "w"}, "rank = width"),
         ({"ranks": 1, "amplitude": Tied()}, "cannot be trained"),
         ({"features": Tied()}, "Only amplitudes can be tied"),
-        ({"features": (Given(((1.0, 2.0),)), Normal())}, "were given where the block needs"),
+        ({"features": (Given(((1.0, 2.0),)), Normal())}, "was expected: give a row for each neuron"),
         ({"amplitude": Normal(mean=(1.0, 2.0, 3.0))}, "3 means were given for 2 columns"),
     ],
 )

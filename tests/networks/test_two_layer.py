@@ -89,10 +89,10 @@ def test_zipf_weights_sum_to_one():
     [
         (lambda: Zipf(1.2), "0 < alpha < 1"),
         (lambda: asymmetrical(1.5, Zipf(0.5)), r"\[0, 1\]"),
-        (lambda: FirstNodes(0), "At least one node"),
+        (lambda: FirstNodes(0), "at least one node"),
         (lambda: GivenNodes((-1.0,)), ">= 0"),
-        (lambda: RandomLayers(()), "one width"),
-        (lambda: Infinite(depth=0), "at least one layer"),
+        (lambda: RandomLayers(()), "a width of at least 1 for each layer"),
+        (lambda: Infinite(depth=0), "number of layers of at least 1"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):
@@ -116,7 +116,7 @@ def test_shapes_that_do_not_fit_are_named(key, x):
         network(x[:, :3])
     with pytest.raises(UserError, match=r"data\.flat"):
         network(x[:, :, None])
-    with pytest.raises(UserError, match="at least one neuron"):
+    with pytest.raises(UserError, match="each must be at least 1"):
         TwoLayer(0, D, key=key)
 
 

@@ -408,7 +408,7 @@ def test_recipes_name_functions_that_make_models(mymodels, network):
 
 def test_a_recipe_says_what_a_function_made_that_is_no_model(mymodels):
     with pytest.raises(
-        UserError, match=r"network: 'mymodels:nothing' made a str, where a network was wanted. wrap was"
+        UserError, match=r"network: 'mymodels:nothing' made a str, where a network was expected. wrap was"
     ):
         instantiate(recipe("mymodels:nothing"))
 
@@ -508,11 +508,11 @@ MISTAKES = {
         lambda: unlazy.wrap(lambda w, x: w * x[:, None, :, None] * jnp.ones((1, 2, 1, 1)), np.ones(()))(
             jnp.ones((2, 3))
         ),
-        r"<lambda> gives outputs of shape .* where \(n,\) or \(n, k\) was wanted",
+        r"<lambda> gives outputs of shape .* where \(n,\) or \(n, k\) was expected",
     ),
     "two outputs": (
         lambda: unlazy.wrap(lambda w, x: (x @ w, x), np.ones(3))(jnp.ones((2, 3))),
-        "returns tuple on a batch of shape .*, where one array was wanted",
+        "returns tuple on a batch of shape .*, where one array was expected",
     ),
     "wrong inputs": (
         lambda: unlazy.wrap(foreign.equinox())(jnp.ones((2, 4))),
@@ -528,7 +528,7 @@ MISTAKES = {
     ),
     "another shape": (
         lambda: unlazy.wrap(lambda w, x: x @ w, np.ones(3)).with_model(np.ones(4)),
-        r"has shape \(4,\), where \(3,\) was wanted",
+        r"has shape \(4,\), where \(3,\) was expected",
     ),
 }
 

@@ -13,7 +13,7 @@ import pytest
 from drawn import DESKTOP, PHONE
 
 from made_up import Ready, filmed, random_labels, stored_run
-from unlazy.lab import Note, keep, parse, read_run
+from unlazy.lab import Note, parse, read_run, store_certificates
 from unlazy.papers import chen2022
 from unlazy.report import gather, reproduce, write_report
 from unlazy.report.watch import make_server
@@ -63,7 +63,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     run = read_run(stored_run(folder, "filmed", **filmed(tuple(np.linspace(0, 40, 41)))))
     recipe = parse(msgspec.json.decode(run.attrs["recipe"]))
-    keep(folder, recipe, [Said("HOLDS", HOSTILE), Said("SILENT", "Not met.")])
+    store_certificates(folder, recipe, [Said("HOLDS", HOSTILE), Said("SILENT", "Not met.")])
     lab = Ready(folder)
     reproduce(Drawn("chen2022/fig1", run), "quick", lab)
     reproduce(Drawn("chen2022/fig2", run, HOSTILE), "quick", lab)
@@ -258,7 +258,7 @@ def test_the_watch_page_follows_runs(browser, tmp_path):
             "end": 10.0,
             "clock": 5.0,
             "begun": 0.0,
-            "told": 1.0,
+            "written": 1.0,
             "times": [0.0, 1.0],
         }
         whole = Note(name=HOSTILE, share=share, first_share=0.0, observed=seen, **given)

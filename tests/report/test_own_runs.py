@@ -10,8 +10,9 @@ from drawn import HOSTILE, Drawn, Page
 
 from made_up import Ready, filmed, stored_run
 from unlazy._files import write
-from unlazy.lab import read
+from unlazy.lab import Store, Sweep, read
 from unlazy.report import gather, reproduce, write_report
+from unlazy.report.figures import own_runs
 from unlazy.report.own_runs import families
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "two_scalings.toml"
@@ -162,6 +163,15 @@ def test_runs_made_in_python_need_no_recipe(tmp_path):
     assert ["first $x$", "1", "0.5", "2"] in cells(page)
     assert page.text.count("Made in Python: there is no recipe.") == 2
     assert "name =" not in page.text
+
+
+def test_the_runs_of_a_sweep_are_drawn_by_its_list(tmp_path):
+    table = {"data": "sphere-sine", "network": {"kind": "two-layer", "width": 2}, "times": [0, 1]}
+    path, manifest = Sweep(table, grid={"network.scale": [1.0, 2.0]}).manifest(Store(tmp_path))
+    manifest.write(path)
+    stored = tmp_path / manifest.points[0].file
+    stored.touch()
+    assert own_runs([str(path), "chen2022/fig1", str(stored)]) == ([stored], ["chen2022/fig1"])
 
 
 def test_arrays_and_films_of_own_runs(tmp_path):

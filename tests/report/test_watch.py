@@ -14,7 +14,8 @@ import pytest
 
 from made_up import filmed, stored_run
 from unlazy._errors import UserError
-from unlazy.lab import Note, Store, claims
+from unlazy._files import write
+from unlazy.lab import Note, claims
 from unlazy.report.watch import HIGH, WIDE, jobs, make_server, page, plain
 
 HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}"
@@ -22,7 +23,7 @@ HOSTILE = "<script>alert('1')</script><img src=x onerror=alert(1)>&\"{{ 7 * 7 }}
 
 def note(folder, name="on its way", **changes):
     given = {"seeds": 2, "end": 10.0, "clock": 5.0, "share": 0.5, "first_share": 0.0, "times": [0.0, 5.0]}
-    given |= {"begun": 100.0, "told": 130.0, "observed": {"train-loss": [1.0, 0.25]}} | changes
+    given |= {"begun": 100.0, "written": 130.0, "observed": {"train-loss": [1.0, 0.25]}} | changes
     path = folder / f"x-{abs(hash(name)) % 10**12:012d}.live.json"
     path.write_bytes(msgspec.json.encode(Note(name=name, digest=path.name[2:14], **given)))
     return path
@@ -138,7 +139,7 @@ def test_a_result_that_is_replaced_is_read_again(tmp_path):
     changed.attrs["seconds"] = 9.0
     path.unlink()
     time.sleep(0.01)
-    Store(tmp_path).save_as(path, changed)
+    write(changed, path)
     assert jobs(tmp_path)[0].seconds == 9.0
 
 

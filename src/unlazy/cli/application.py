@@ -28,10 +28,13 @@ app = cyclopts.App(
     version=lambda: unlazy.__version__,
     help=(
         "Study how neural networks learn features: train networks, reproduce figures of papers, check their claims.\n\n"
-        "Start with 'unlazy demo'; 'unlazy panels' lists what can be reproduced. Results are stored in the folder "
-        "'runs', and nothing is computed twice. Ctrl-C (or SIGTERM) interrupts any command, and the same command "
-        "continues where it stopped; a second one ends it at once. SIGUSR1 prints the progress. Add --debug to any "
-        "command for a full traceback."
+        "A recipe is an experiment in a TOML file: `unlazy list` shows what it can name, and `unlazy run FILE.toml` "
+        "runs it. A panel is a figure of a paper, with claims that are checked: `unlazy panels` lists them, and "
+        "`unlazy demo` runs one of each paper. `unlazy diagnose` examines a model of your own.\n\n"
+        "Results are stored in the folder `runs` and never computed twice. Ctrl-C (or SIGTERM) interrupts a command, "
+        "and the same command continues where it stopped; a second Ctrl-C ends it at once. SIGUSR1 prints the "
+        "progress. The exit status is 1 if a claim does not hold, a theorem fails or a run ends early, and 2 for bad "
+        "input. Add --debug to any command for a full traceback."
     ),
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `main` prints the message of an interrupted run
@@ -98,7 +101,7 @@ def printed_notices() -> Iterator[None]:
 def in_lab(out: Path, fresh: bool, **settings: Any) -> Iterator[Lab]:
     """Yield a lab that shows its progress."""
     from unlazy.lab import Lab
-    from unlazy.report.terminal import telling
+    from unlazy.report.terminal import progress_display
 
-    with telling(screen) as tell:
-        yield Lab(out, tell, fresh, **settings)
+    with progress_display(screen) as display:
+        yield Lab(out, display, fresh, **settings)

@@ -57,7 +57,7 @@ def diagnose(
     make
         The function, as `package.module:make`.
     data
-        Data set, one that `unlazy list data` shows or your own as `package.module:data`.
+        The data set to train on: one that `unlazy list data` shows, or your own as `package.module:data`.
     check
         What to find out: the regime, whether the coordinates scale as in μP, or whether learning rates transfer.
     samples
@@ -65,10 +65,10 @@ def diagnose(
     widths
         Increasing widths, separated by commas. Four widths, each twice the one before, give narrow intervals.
     rate
-        Learning rate of descent, multiplied by the rates of the model.
+        Learning rate of gradient descent. If the model has learning-rate factors of its own, it is multiplied by them.
     until
-        Time to train until, the number of steps times the rate; 300 steps if omitted. Only for the regime: coordinates
-        are compared after 3 steps, and rates after 100.
+        Time at which training ends: the number of steps times the rate; 300 steps if omitted. Only for `--check
+        regime`: coordinates are compared after 3 steps, and rates after 100.
     seeds
         Number of initialisations at each width.
     out
@@ -78,7 +78,7 @@ def diagnose(
     """
     wanted = _numbers(widths)
     if until is not None and check != "regime":
-        raise UserError(f"--until {until:g} is for the regime alone: leave it out of --check {check}.")
+        raise UserError(f"--until {until:g} is only for --check regime: leave it out of --check {check}.")
     writable(out / "diagnoses", "The diagnosis", "--out")
     from unlazy import lab
     from unlazy._compilation import use_cache

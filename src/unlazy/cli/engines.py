@@ -32,7 +32,7 @@ def engine(workers: int, cluster: str | None, slurm: Path | None, pbs: Path | No
     given = [name for name, one in (("--cluster", cluster), ("--slurm", slurm), ("--pbs", pbs)) if one is not None]
     if len(given) > 1 or (given and workers > 1):
         both = " and ".join([*given, "--workers"][:2])
-        raise UserError(f"{both} exclude each other: choose where the runs are computed.")
+        raise UserError(f"{both} exclude each other, as each says where runs are computed: give only one of them.")
     from unlazy.lab import BatchSystem, Dask
 
     if cluster is not None:

@@ -17,10 +17,12 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"  # never that of the curre
 @app.command
 @interruptible
 def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: Json = False) -> int:
-    """Run one quick panel of each paper and write a report.
+    """Run one quick panel of each paper, and write a report.
 
-    The exit status is 0 whatever the outcomes of the claims are; that of `unlazy reproduce` is 1 if a claim does not
-    hold. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
+    A panel is a figure of a paper, together with the claims that the paper makes about it. Each is drawn at a small
+    size, and its claims are checked on the results; `unlazy reproduce` runs single panels, also at the size of the
+    paper. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
+    The exit status is 0 even if a claim does not hold.
 
     Parameters
     ----------
@@ -68,10 +70,11 @@ def reproduce(
     stored: Flag = False,
     json: Json = False,
 ) -> int:
-    """Reproduce a figure of a paper and check the paper's claims about it.
+    """Reproduce a figure of a paper, and check the paper's claims about it.
 
-    The figure and a record of the claims are written to OUT/panels. The exit status is 1 if a claim does not hold
-    and 0 otherwise: a claim may also be vacuous, or undecided by these runs.
+    `unlazy panels` lists the figures. The drawing and a record of the claims are written to OUT/panels, where `unlazy
+    report` finds them. A claim holds, does not hold, is undecided by these runs, or is vacuous: nothing could have
+    contradicted it. The exit status is 1 if a claim does not hold and 0 otherwise.
 
     Parameters
     ----------
@@ -81,10 +84,10 @@ def reproduce(
     scale
         `quick` takes at most about two minutes; `paper` uses the sizes of the paper.
     seeds
-        Number of seeds, instead of the number that the scale prescribes.
+        Number of seeds; that of the scale if omitted.
     stored
-        Judge and draw stored results again, by the claims of this version, and compute none. Panels whose results are
-        not all stored are left out.
+        Compute nothing: check the claims on stored results, and draw them again. Panels whose results are not all
+        stored are left out.
     json
         Print one JSON object per panel instead of a table.
     """
@@ -92,7 +95,7 @@ def reproduce(
         raise UserError("--stored computes nothing and --fresh everything: choose one of them.")
     begin()
     from unlazy.papers import choose
-    from unlazy.report import is_stored
+    from unlazy.report import is_stored, stem
     from unlazy.report import reproduce as run
     from unlazy.report.terminal import print_records
 
@@ -109,7 +112,7 @@ def reproduce(
     print_records(done, json)
     if not json:
         for record in done:
-            print(f"Figure: {out / 'panels' / record.panel.replace('/', '-')}-{record.scale}.svg")
+            print(f"Figure: {out / 'panels' / stem(record.panel, record.scale)}.svg")
     return CLAIM_FAILED if any(record.fails for record in done) else OK
 
 
@@ -126,11 +129,14 @@ def run(
     snapshots: Snapshots = 16.0,
     json: Json = False,
 ) -> int:
-    """Run recipes (TOML files) and store the results as netCDF files.
+    """Run recipes (TOML files), and store the results as netCDF files.
 
-    Only what is not stored yet is computed: renaming a recipe costs nothing, an additional seed costs one seed, later
-    times continue from the last one, and new probes are evaluated on stored networks. The exit status is 0 if every
-    seed reached the last time and 1 otherwise.
+    A recipe names data, a network, a flow that trains it, the times at which it is observed, and the probes that
+    observe it; `unlazy list` shows what can be named. Results are written to OUT/NAME-DIGEST.nc.
+
+    Only what is not stored yet is computed: nothing for a recipe with another name, one seed for an additional seed,
+    the remaining time for later times. New probes are evaluated on stored networks. The exit status is 0 if every seed
+    reached the last time and 1 otherwise.
 
     Parameters
     ----------
@@ -163,16 +169,17 @@ def run(
 @app.command
 @interruptible
 def certify(recipe: Path, /, *, theorem: str | None = None, out: Runs = Path("runs"), json: Json = False) -> int:
-    """Run a recipe and report which theorems apply to it, and whether they hold.
+    """Run a recipe, and say which theorems apply to the run and whether they hold.
 
-    A stored run is used where there is one, and probes that the theorems need are evaluated on stored networks. The
-    verdicts are stored for reports. The exit status is 1 if a theorem fails and 0 otherwise; a theorem whose hypotheses
-    are not met is SILENT, which is not a failure.
+    The verdict of a theorem is HOLDS; FAILS; SILENT, if one of its hypotheses is not met; or VACUOUS, if its bound is
+    trivial here. `unlazy theorems` lists the theorems. A stored run is used if there is one, and probes that the
+    theorems need are evaluated on its stored networks. The verdicts are stored for reports. The exit status is 1 if a
+    theorem fails and 0 otherwise.
 
     Parameters
     ----------
     recipe
-        A recipe (.toml), a stored run (.nc), or the record of a panel (.json), whose recipes are certified one by one.
+        A recipe (.toml), a stored run (.nc), or the record of a panel (.json), all of whose recipes are taken.
     theorem
         One theorem such as `chen2022/theorem-1`, a paper such as `chen2022`, or one of your own as
         `package.module:Name`; all theorems if omitted.
@@ -180,19 +187,19 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Runs = Path("ru
         Print JSON, with every hypothesis and its numbers, instead of a table.
     """
     must_exist(recipe)
-    from unlazy.lab import certify as ask
-    from unlazy.lab import keep
+    from unlazy.lab import certify as check
+    from unlazy.lab import store_certificates
     from unlazy.report import recipes
     from unlazy.report.terminal import print_certificates
     from unlazy.theory import Verdict, choose
 
-    wanted, asked = recipes(recipe), choose(theorem)
+    wanted, chosen = recipes(recipe), choose(theorem)
     begin()
     found = {}
     with in_lab(out, fresh=False) as lab:
         for label, one in wanted.items():
-            found[label] = ask(one, asked, lab)
-            keep(out, one, found[label])
+            found[label] = check(one, chosen, lab)
+            store_certificates(out, one, found[label])
     print_certificates(found, json)
     failed = any(one.finding.verdict is Verdict.FAILS for some in found.values() for one in some)
     return CLAIM_FAILED if failed else OK
@@ -200,9 +207,10 @@ def certify(recipe: Path, /, *, theorem: str | None = None, out: Runs = Path("ru
 
 @app.command
 def bench(name: str | None = None, /, *, json: AsJson = False) -> int:
-    """Measure speed relative to a named baseline, with both timed in the same run.
+    """Measure how fast unlazy is compared with a baseline, such as PyTorch, timed in the same run.
 
-    Use an otherwise idle machine. The benchmarks are in the folder `benchmarks` of a clone of the repository.
+    The benchmarks are the files in the folder `benchmarks` of a clone of the repository; the installed package does not
+    contain them. Use an otherwise idle machine.
 
     Parameters
     ----------

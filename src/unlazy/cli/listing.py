@@ -16,10 +16,15 @@ from unlazy.cli.options import AsJson, Runs
 
 @app.command(name="list")
 def list_(kind: str | None = None, name: str | None = None, /, *, json: AsJson = False) -> int:
-    """List what a recipe can name: the kinds, the members of a kind, or the options of a member.
+    """List what a recipe can name: kinds of objects, the members of a kind, or the options of a member.
 
-    This includes members of installed plug-in packages and of the packages named in the environment variable
-    UNLAZY_PLUGINS.
+        unlazy list
+
+        unlazy list activation
+
+        unlazy list activation leaky-relu
+
+    This includes members of installed plug-ins, and of packages that the environment variable UNLAZY_PLUGINS names.
 
     Parameters
     ----------
@@ -56,7 +61,10 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: AsJson =
 
 @app.command
 def panels(*, out: Runs = Path("runs"), json: AsJson = False) -> int:
-    """List the figures that can be reproduced, their scales, and the outcome of the last run."""
+    """List the figures that can be reproduced, their scales, and the outcome of the last run.
+
+    `unlazy reproduce PANEL --scale SCALE` runs one of them.
+    """
     last, rows = _verdicts(out), []
     for key, one in listing()["panel"].items():
         for scale, settings in one["scales"].items():
@@ -87,7 +95,10 @@ def _holds(claim: dict[str, Any]) -> bool:
 
 @app.command
 def theorems(*, json: AsJson = False) -> int:
-    """List the theorems that can be checked on a run."""
+    """List the theorems that can be checked on a run, with their sources.
+
+    `unlazy certify FILE.toml` checks them on the run of a recipe.
+    """
     rows = [
         {"theorem": key, "source": one["source"], "statement": one["statement"], "feasible": one["feasible"]}
         for key, one in sorted(listing()["theorem"].items())

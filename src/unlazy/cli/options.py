@@ -19,18 +19,18 @@ def count(_: object, tokens: Sequence[Token]) -> int:
     return int(text)
 
 
-_SET = "Set a field first, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated."
+_SET = "Replace a field of the recipe, as in `--set network.width=512` or `--set network.scaling=ntk`; may be repeated."
 _WORKERS = "Number of processes that share the work; each gets an equal share of the cores."
-_SNAPSHOTS = "Space, in MiB per seed, for snapshots of the trained parameters, on which new probes are evaluated later."
+_SNAPSHOTS = "Space in MiB per seed for snapshots of the trained parameters. Probes added later are evaluated on them."
 Count = Annotated[int | None, Parameter(converter=count)]
 Workers = Annotated[int, Parameter(converter=count, help=_WORKERS)]
-_OUT = "Folder of stored results. Several commands can use it at the same time, and nothing in it is computed again."
+_OUT = "Folder of stored results. What it holds is not computed again; several commands can use it at the same time."
 Out = Annotated[Path, Parameter(name=["--out", "-o"])]
 Runs = Annotated[Out, Parameter(help=_OUT)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[Flag, Parameter(name="--json")]
 AsJson = Annotated[Json, Parameter(help="Print JSON instead of a table.")]
-Fresh = Annotated[Flag, Parameter(name="--fresh", help="Compute everything again.")]
+Fresh = Annotated[Flag, Parameter(name="--fresh", help="Compute everything again, even what is stored.")]
 Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 Set = Annotated[Many, Parameter(name="--set", consume_multiple=False, help=_SET)]
 Snapshots = Annotated[float, Parameter(help=_SNAPSHOTS)]

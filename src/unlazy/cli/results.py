@@ -20,15 +20,16 @@ FORMATS: tuple[Format, ...] = ("svg", "pdf", "csv")
 
 @app.command
 def report(*runs: Path, to: Path = Path("report.html"), json: Json = False) -> int:
-    """Write a report on stored panels and runs: figures, tables, claims, theorems and recipes in one HTML file.
+    """Write a report on stored results as one HTML file: figures, tables, claims, theorems and recipes.
 
-    The file is self-contained: it can be sent by mail and opened offline. The exit status is 1 if a claim in it
-    does not hold and 0 otherwise.
+    It covers runs of your own, sweeps, diagnoses and panels. The file is self-contained: it can be sent by mail and
+    opened offline. The exit status is 1 if a claim in it does not hold and 0 otherwise.
 
     Parameters
     ----------
     runs
-        Folders of stored results, stored runs (.nc) or records of panels (.json); the folder `runs` if omitted.
+        Folders of stored results, stored runs (.nc), sweeps (.sweep.json) or records of panels (.json); the folder
+        `runs` if omitted.
     to
         The HTML file to write.
     json
@@ -61,23 +62,23 @@ def table(
 
         unlazy table runs/widths-0123456789ab.sweep.json --probe train-loss --each-seed --csv - | head
 
-    A run that cannot be read is named and left out. A value is the mean over the seeds of a run unless --each-seed is
-    given, and nan if any of them is not finite. In Python, `Lab("runs").table()` returns the same rows and
-    `Lab("runs").gather(...)` all times of a sweep.
+    A run that cannot be read is named and left out. A value is the mean over the seeds of a run, unless --each-seed is
+    given, and nan if any of them is not finite. In Python, `Lab("runs").table()` returns the same rows, and
+    `Lab("runs").gather(...)` returns all times of a sweep.
 
     Parameters
     ----------
     runs
         Stored runs (.nc), folders of them, or sweeps (.sweep.json); the folder `runs` if omitted.
     csv
-        Write the table to this file as comma-separated values; `-` is the terminal, or what follows a pipe.
+        Write the table to this file as comma-separated values; `-` is standard output.
     each_seed
-        A row for each seed instead of each run.
+        Write a row for each seed instead of each run.
     differing
-        Only those settings in which the runs differ.
+        Show only those settings in which the runs differ.
     probe
-        A probe to list, such as `train-loss`, or `kernel` for all its parts; repeat the option for several. All that
-        have one number per seed if omitted.
+        A probe to list, such as `train-loss`, or `kernel` for all its parts; repeat the option for several. If omitted,
+        all that have one number per seed.
     json
         Print JSON instead: a list of objects, in which null is a value that is missing or not finite.
     """
@@ -124,14 +125,14 @@ def figure(
     Parameters
     ----------
     what
-        Stored runs (.nc) or folders of them; or panels such as `chen2022/fig1`, or papers such as `chen2022` for all
-        of their panels.
+        Stored runs (.nc), folders of them, or sweeps (.sweep.json); or panels such as `chen2022/fig1`, or papers such
+        as `chen2022` for all of their panels.
     probe
         The probe to draw, for stored runs; repeat the option for several. All probes if omitted.
     scale
-        The scale of a panel.
+        The scale of a panel, as for `unlazy reproduce`.
     style
-        `paper` gives figures of column or page width, with fonts that match LaTeX.
+        `screen`, or `paper` for figures of column or page width with fonts that match LaTeX.
     form
         The format of a file; repeat the option for several. All formats if omitted.
     to
@@ -178,6 +179,8 @@ def watch(
 ) -> int:
     """Serve a local web page that shows runs in progress: losses, probes, progress and remaining time.
 
+    Start it in a second terminal, while `unlazy run` or another command is computing. It changes nothing in the folder.
+
     Parameters
     ----------
     runs
@@ -202,14 +205,14 @@ def watch(
 
 @app.command
 def cite(run: Path, /, *more: Path, json: Json = False) -> int:
-    """Print BibTeX for the papers, data, methods and libraries that runs used.
+    """Print BibTeX for the papers, data sets, methods and libraries that runs used.
 
     Parameters
     ----------
     run
-        A stored run (.nc), a panel's record (.json), a recipe (.toml) or a folder of results.
+        A stored run (.nc), the record of a panel (.json), a recipe (.toml) or a folder of results.
     more
-        Further ones. Files that cannot be used are named and left out.
+        More of these. Files that cannot be used are named and left out.
     json
         Print JSON instead: the entries by key.
     """
@@ -224,16 +227,16 @@ def cite(run: Path, /, *more: Path, json: Json = False) -> int:
 def verify(runs: Path = Path("runs"), /, *, json: Json = False) -> int:
     """Check all files in a folder of results against their checksums, and name those that are damaged.
 
-    Every array and attribute of stored runs is read, and every track, checkpoint, claim, certificate, diagnosis, record
-    of a panel with its figure, and list of a sweep. Nothing is changed. The exit status is 1 if a file is damaged and 0
-    otherwise; files that older versions wrote without a checksum are counted and are not an error.
+    Everything in stored runs, checkpoints, sweeps, certificates, diagnoses and records of panels is read. Nothing is
+    changed: delete a damaged file, and the command that wrote it writes it again. The exit status is 1 if a file is
+    damaged and 0 otherwise. Files that older versions wrote without a checksum are counted, but are no error.
 
     Parameters
     ----------
     runs
         Folder of results.
     json
-        Print one object for each file as JSON, instead of a table of those that are not in order.
+        Print one object for each file as JSON, instead of a table of those with a problem.
     """
     from unlazy.report.verify import print_checks
     from unlazy.report.verify import verify as check

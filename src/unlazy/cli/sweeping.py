@@ -47,8 +47,9 @@ def sweep(
         network.width = [64, 128, 256]
         flow.rate = { from = 0.01, to = 1.0, count = 5, spacing = "log" }
 
-    Lists in `[sweep.zip]` advance together; `[sweep.random]` draws `count` points from laws such as `flow.rate = {
-    log-uniform = [1e-3, 1.0] }`; `[[sweep.points]]` gives points one by one; all of these are combined with each other.
+    Lists in `[sweep.zip]` advance together; `[sweep.random]` draws `count` points from distributions such as
+    `flow.rate = { log-uniform = [1e-3, 1.0] }`; `[[sweep.points]]` gives points one by one. Each point of one of these
+    is combined with each point of the others.
     `[sweep.derived]` computes fields from others, as in `flow.rate = "0.1 / network.width"`.
 
     Only what is not stored yet is computed, and after Ctrl-C the same command continues. The list of runs is written to
@@ -59,17 +60,17 @@ def sweep(
     file
         The TOML file: a recipe with lists, or with a section `sweep`.
     dry_run
-        Only list the runs, which of them are stored, and an estimate of time and memory.
+        Compute nothing: list the runs, say which are stored, and estimate time and memory.
     cluster
-        Address of a running Dask scheduler, such as `tcp://10.0.0.1:8786`, whose workers compute instead.
+        Compute on a running Dask cluster with this address of its scheduler, such as `tcp://10.0.0.1:8786`.
     slurm
-        A TOML file with options of SLURM jobs, such as `jobs = 10`, `cores = 4`, `memory = "8GB"` and
-        `walltime = "04:00:00"`: Dask workers are started as jobs.
+        Compute in SLURM jobs, which are started as Dask workers, with options from this TOML file, such as `jobs = 10`,
+        `cores = 4`, `memory = "8GB"` and `walltime = "04:00:00"`.
     pbs
-        The same for PBS.
+        The same in PBS jobs.
     part
-        Only one part of the runs, `i/N` with i from 0 to N - 1: N processes, say on N machines, share the work without
-        a scheduler.
+        Compute only one part of the runs, `i/N` with i from 0 to N - 1, so that N processes, for example on N machines,
+        share the work without a scheduler.
     print_array
         Print a script for `sbatch` that runs this number of parts as a job array, and do nothing else.
     limit
@@ -136,7 +137,7 @@ def phase(
     file
         The TOML file: a recipe with sections `sweep` and `phase`.
     dry_run
-        Only list the runs of the full grid, which of them are stored, and an estimate of time and memory.
+        Compute nothing: list the runs of the full grid, say which are stored, and estimate time and memory.
     limit
         The largest number of points of the grid; 10000 unless the file says otherwise.
     figure
@@ -147,7 +148,7 @@ def phase(
     from unlazy.report.terminal import print_phase
 
     begin()
-    wanted = Phase.read(file, [parse_setting(one) for one in set], limit)
+    wanted = Phase.read(file, settings=[parse_setting(one) for one in set], limit=limit)
     if dry_run:
         return _preview(wanted.sweep, out, fresh, workers, json)
     writable(out / "diagnoses", "The map", "--out")

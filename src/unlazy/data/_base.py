@@ -88,7 +88,7 @@ class Dataset(Checked):
                 remedy = "for one input per sample, give x[:, None]." if x.ndim == 1 else "one row per sample."
                 raise UserError(
                     f"The {what} set of '{self.name}' has inputs of shape {x.shape} and targets of shape {y.shape}, "
-                    f"where (n, d) and (n,) or (n, k) were wanted: {remedy}"
+                    f"where (n, d) and (n,) or (n, k) were expected: {remedy}"
                 )
             if x.shape[0] != y.shape[0]:
                 raise UserError(
@@ -103,7 +103,9 @@ class Dataset(Checked):
                     f"{y.shape[1:]}, a training sample {self.x.shape[1:]} and {self.y.shape[1:]}: they must agree."
                 )
         if self.weight is not None and self.weight.shape != self.x.shape[:1]:
-            raise UserError(f"Weights of '{self.name}' have shape {self.weight.shape}; {self.x.shape[:1]} was wanted.")
+            raise UserError(
+                f"Weights of '{self.name}' have shape {self.weight.shape}; {self.x.shape[:1]} was expected."
+            )
 
     @property
     def n(self) -> int:
@@ -283,7 +285,7 @@ def as_dataset(value: Any, name: str = "data") -> Dataset:
         return Dataset(**{"name": name, **value})
     got = f"a tuple of {len(value)}" if isinstance(value, tuple) else article(type(value).__name__)
     raise UserError(
-        f"'{name}' gives {got}, where data were wanted: return (x, y), (x, y, x_test, y_test), a dictionary of "
+        f"'{name}' gives {got}, where data were expected: return (x, y), (x, y, x_test, y_test), a dictionary of "
         "arrays with these names, or a Dataset."
     )
 
@@ -305,7 +307,7 @@ def one_hot(labels: Any, classes: Count | None = None) -> Float[Array, "n classe
     classes = int(values.max()) + 1 if classes is None else classes
     if values.min() < 0 or values.max() >= classes:
         raise UserError(
-            f"Labels run from {values.min():g} to {values.max():g}, where 0 to {classes - 1} were wanted: "
+            f"Labels run from {values.min():g} to {values.max():g}, where 0 to {classes - 1} were expected: "
             "number the classes from 0 on, or give more classes."
         )
     must_fit(9.0 * values.size * classes, f"{values.size:,} labels of {classes:,} classes", "give fewer classes")

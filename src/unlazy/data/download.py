@@ -48,7 +48,7 @@ def find(*sources: Published, folder: str | None = None) -> Path | None:
             if source.sha256 is not None and (found := _digest(path)) != source.sha256:
                 raise UserError(
                     f"The file {path} ({path.stat().st_size} bytes) has SHA-256 {found}, but {source.sha256} was "
-                    "wanted: it is damaged, cut short or another version. Remove it, then copy it again or let it be "
+                    "expected: it is damaged, cut short or another version. Remove it, then copy it again or let it be "
                     "downloaded."
                 )
             return path
@@ -165,7 +165,7 @@ def _download(source: Published, path: Path, folder: str | None) -> None:
     except ValueError as error:  # Pooch raises it only for a wrong checksum
         seen = str(error).partition(" but got ")[2][:64]
         raise UserError(
-            f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was wanted; it was "
+            f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was expected; it was "
             f"thrown away. Try again, or {elsewhere} {DATA}."
         ) from error
 

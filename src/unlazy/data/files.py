@@ -71,7 +71,7 @@ def csv(
     delimiter
         What separates cells; if left out, the one of comma, semicolon, tab and blank that the first row has most of.
     rows
-        Read only so many rows.
+        Read at most this number of rows.
     key
         Random key that draws the test and held-out sets.
     """
@@ -304,7 +304,7 @@ def _bad_cell(message: str, file: Path, names: list[str]) -> str:
         row, column = int(cell[2]) + 1, names[min(int(cell[3]), len(names)) - 1]
         what = f"the text {short(cell[1])}" if cell[1].strip() else "an empty cell"
         return (
-            f"Data row {row} of '{file}' has {what} in column '{column}', where a number was wanted: "
+            f"Data row {row} of '{file}' has {what} in column '{column}', where a number was expected: "
             "encode text as numbers, drop that row, or choose the columns with inputs."
         )
     width = re.search(r"number of columns changed from (\d+) to (\d+) at row (\d+)", message)

@@ -20,7 +20,7 @@ from unlazy.data._base import Dataset, draw_twice
 
 @checked
 def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
-    """Gaussian inputs with labels that have nothing to do with them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
+    """Gaussian inputs with labels that do not depend on them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
 
     chen2022, experiment 1 (section 4.1). There is no test set: nothing can be learnt but the samples themselves.
 

@@ -210,7 +210,7 @@ def _numbers(rows: Iterable[Sequence[Any]], table: Table, path: Path) -> np.ndar
             continue
         if len(cells) != table.columns:
             raise UserError(
-                f"Data row {number} of {path} has {len(cells)} columns, but {table.columns} were wanted: "
+                f"Data row {number} of {path} has {len(cells)} columns, but {table.columns} were expected: "
                 f"the file is cut short or damaged. {again}"
             )
         try:

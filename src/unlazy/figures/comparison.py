@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError, suggest
+from unlazy._errors import UserError, article, suggest
 from unlazy._files import probe_names, recipe_table
 from unlazy.figures.style import MOST_COLOURS, ORDERED, shades
 
@@ -286,7 +286,7 @@ def _collected(runs: Runs) -> tuple[list[str], list[xr.Dataset]]:
 def _dataset(run: Any, seed: int) -> xr.Dataset:
     if not isinstance(run, xr.Dataset):
         if not hasattr(run, "to_xarray"):
-            raise UserError(f"A run was expected (a Trajectory or a stored run), not {type(run).__name__}.")
+            raise UserError(f"A run was expected (a Trajectory or a stored run), not {article(type(run).__name__)}.")
         run = run.to_xarray()
     return run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims(seed=[seed])
 

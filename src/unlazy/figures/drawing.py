@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from unlazy._files import spoken
+from unlazy._files import in_words
 from unlazy.figures import style as st
 from unlazy.figures.comparison import Comparison, Group, Runs, compare, short
 from unlazy.figures.style import DASHES, Style, band, evenly, literal
@@ -327,7 +327,7 @@ def words(plot: Plot) -> str:
     found = (run[plot.name].attrs for group in plot.groups for run in group.runs if plot.name in run.data_vars)
     attributes = next(found, {})
     units = attributes.get("units", "")
-    name = literal(attributes.get("long_name") or spoken(plot.name))
+    name = literal(attributes.get("long_name") or in_words(plot.name))
     return f"{name} ({literal(units)})" if units else name
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unlazy._plain import is_number
 from unlazy.figures.style import ORDERED, canvas, fit, literal, logarithmic
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Axis:
 
     def __init__(self, name: str, values: Sequence[Any]) -> None:
         self.name, self.words = name, [literal(f"{one:g}" if isinstance(one, float) else one) for one in values]
-        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+        numbers = all(map(is_number, values))
         self.numeric = numbers and bool(np.all(np.diff(np.asarray(values, float)) > 0))
         self.at = np.asarray(values if self.numeric else range(len(values)), float)
         steps = np.diff(self.at)

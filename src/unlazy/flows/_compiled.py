@@ -119,9 +119,9 @@ def _mesh(width: int, devices: int | None) -> jax.sharding.Mesh | None:
 def check_types(flow: Flow, network: Network, data: Dataset) -> None:
     """Reject what is not a network, data set or loss, and data that are not finite."""
     for what, given, wanted, advice in (
-        ("network", network, Network, "make one of unlazy.networks, or wrap your own model by unlazy.wrap(model)"),
+        ("network", network, Network, "give one from unlazy.networks, or wrap your own model with unlazy.wrap(model)"),
         ("data set", data, Dataset, "make one with unlazy.Dataset(x, y)"),
-        ("loss", flow.loss, Loss, "give one of unlazy.losses, its name, or a function of outputs and targets"),
+        ("loss", flow.loss, Loss, "give one from unlazy.losses, its name, or a function of outputs and targets"),
     ):
         if not isinstance(given, wanted):
             raise UserError(

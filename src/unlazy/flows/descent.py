@@ -22,7 +22,8 @@ from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, split_trained, trained_rates, with_fields
 
 _DIVERGED = 1e8  # a loss this many times its initial value does not recover
-_PLANNED = 2**26  # steps whose learning rates are added up in advance, at most
+_PLANNED = 2**26  # the most steps whose learning rates are added up in advance
+_BLOCK = 2**16  # the number of them that are added up at a time
 _CLIP_BYTES = 2**27  # memory for the gradients of single samples, which are computed block by block
 
 
@@ -140,28 +141,29 @@ class Descent(GramMethod):
             check_steps(steps, times[-1])
             steps = steps.astype(np.int64)
             return steps, steps * float(self.rate)
-        clock, count = np.zeros(1), 1024
-        while clock[-1] < times[-1]:
-            count *= 2
-            if count > _PLANNED:
-                raise UserError(
-                    f"t = {times[-1]:g} is more than {_PLANNED:,} steps of this schedule away: take a larger rate, or "
-                    "end earlier."
-                )
-            factors = np.asarray(self.schedule(jnp.arange(count)), dtype=float)
-            before = clock[-1]
-            clock = np.concatenate([[0.0], np.cumsum(float(self.rate) * factors)])
-            if clock[-1] - before < 1e-12 * max(times[-1], 1e-300):
+        steps, reached = np.zeros(len(times), np.int64), np.zeros(len(times))
+        clock, waiting = np.zeros(1), np.ones(len(times), bool)
+        for first in range(0, _PLANNED, _BLOCK):
+            factors = np.asarray(self.schedule(jnp.arange(first, first + _BLOCK)), dtype=float)
+            clock = np.cumsum(np.concatenate([clock[-1:], float(self.rate) * factors]))
+            now = waiting & (times <= clock[-1])
+            after = np.clip(np.searchsorted(clock, times[now]), 1, _BLOCK)
+            nearest = np.where(times[now] - clock[after - 1] <= clock[after] - times[now], after - 1, after)
+            steps[now], reached[now] = first + nearest, clock[nearest]
+            waiting &= ~now
+            if not waiting.any():
+                return steps, reached
+            if clock[-1] - clock[0] < 1e-12 * times[-1]:
                 raise UserError(f"The rates of this schedule sum to {clock[-1]:g} and never reach t = {times[-1]:g}.")
-        after = np.clip(np.searchsorted(clock, times), 1, len(clock) - 1)
-        steps = np.where(times - clock[after - 1] <= clock[after] - times, after - 1, after)
-        return steps, clock[steps]
+        raise UserError(
+            f"t = {times[-1]:g} is more than {_PLANNED:,} steps of this schedule away: take a larger rate, or end "
+            "earlier."
+        )
 
     def resume(self, previous: Method) -> Descent:
         """Continue a run; one that may have stopped at a loss only with the same ``stop_loss``."""
-        resumed = super().resume(previous)
-        assert isinstance(previous, Descent)
-        if previous.stop_loss is not None and previous.stop_loss != self.stop_loss:
+        resumed, bound = super().resume(previous), getattr(previous, "stop_loss", None)
+        if bound is not None and bound != self.stop_loss:
             raise UserError("A run with `stop_loss` is extended with the same one: start a new run for another.")
         return resumed
 

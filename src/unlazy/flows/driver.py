@@ -30,7 +30,7 @@ from unlazy.flows import _compiled as compiled
 from unlazy.flows import _finite, checkpoints
 from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, Times, each_times, stops_of
-from unlazy.flows.trajectory import COUNTERS, OnlyAtEnd, Recorded, RunState, Trajectory, named
+from unlazy.flows.trajectory import COUNTERS, Recorded, RunState, Trajectory, named, only_at_end
 from unlazy.networks import Network, traced_numbers, with_fields
 from unlazy.probes.observation import Observe
 
@@ -94,7 +94,7 @@ class Driver:
         self.methods = list(method) if isinstance(method, Sequence) else [method] * runs
         self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
-        self._late = {name: probe for name, probe in self.probes.items() if isinstance(probe, OnlyAtEnd)}
+        self._late = {name: probe for name, probe in self.probes.items() if only_at_end(probe)}
         self._timed = {name: probe for name, probe in self.probes.items() if name not in self._late}
         # A run that was interrupted between two save times has to reach the second of them first.
         state, target = run_state.state, run_state.target
@@ -108,7 +108,10 @@ class Driver:
                 known[id(one), id(some)] = stops_of(one, some, target, underway, counted)
         self.stops = [known[id(one), id(some)] for one, some in zip(self.methods, each, strict=True)]
         if len({len(some.asked) for some in self.stops}) > 1:
-            raise UserError("Runs that are trained together need the same number of save times, on different steps.")
+            raise UserError(
+                "Runs that are trained together need the same number of save times, on different steps: give fewer "
+                "times, or run them one by one."
+            )
         self._last_probes: list[Observe] = []  # the probes that were evaluated last, and
         self._at_start: list[tuple[Observe, PyTree]] = []  # the values at the start of the run that they need
         # All probes are traced now, so that one that cannot be evaluated raises its error before training.
@@ -159,7 +162,10 @@ class Driver:
             As for the class.
         """
         if not networks or not len(networks) == len(data) == len(keys):
-            raise UserError(f"Give one data set and key per network: {len(networks)}, not {len(data)} and {len(keys)}.")
+            raise UserError(
+                f"{len(networks)} networks, {len(data)} data sets and {len(keys)} keys were given: give one data set "
+                "and one key for each network, and at least one network."
+            )
         flows = list(flow) if isinstance(flow, Sequence) else [flow] * len(networks)
         for one, network, some in zip(flows, networks, data, strict=True):
             compiled.check_types(one, network, some)
@@ -231,7 +237,7 @@ class Driver:
 
     @property
     def state(self) -> State:
-        """The present state of the method."""
+        """The current state of the method."""
         return self.run_state.state
 
     def _underway(self) -> bool:

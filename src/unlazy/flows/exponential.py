@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -111,6 +113,8 @@ class Exponential(OutputControlled):
     devices
         Number of devices that share the neurons; the largest that divides the width if omitted.
     """
+
+    automatic: ClassVar[bool] = True
 
     def check(self, network: Network, data: Dataset) -> None:
         """Require a quadratic loss, true gradients, and a tolerance above rounding error."""

@@ -85,7 +85,7 @@ class GradientFlow(Flow):
     def resume(self, previous: Method) -> Method:
         """Continue with the same method in the same coordinates, to the tolerance of this flow."""
         own = None if self.method == "auto" else self._named()
-        if isinstance(self.method, str) and isinstance(previous, tuple(_OURS.values())):
+        if isinstance(self.method, str) and previous.automatic:
             own = self._made(type(previous))
         if own is None:
             name = type(previous).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import equinox as eqx
 import jax
@@ -136,6 +136,11 @@ class Method(Flow):
     the field ``coordinates`` (and ``precision``, ``memory``, ``devices``; see `Exponential`) may train in Gram
     coordinates; other methods train in weights.
 
+    Attributes
+    ----------
+    automatic
+        Whether `GradientFlow` may choose the method by itself, and continue its runs.
+
     Examples
     --------
     >>> class Euler(Method):
@@ -150,6 +155,8 @@ class Method(Flow):
     ...         moved = jax.tree.map(lambda leaf, change: leaf + size * change, state.trained, slope)
     ...         return Attempt(moved, None, size, step=state.step)
     """
+
+    automatic: ClassVar[bool] = False
 
     @abc.abstractmethod
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
@@ -246,7 +253,7 @@ def number_or_none(value: float | None) -> np.ndarray | None:
 def count(value: int) -> np.ndarray:
     """Store a number of steps as an array."""
     if not 1 <= value <= MOST_STEPS:
-        raise UserError(f"A number of steps lies between 1 and {MOST_STEPS}, not at {value}.")
+        raise UserError(f"max_steps = {value} is out of range: give a whole number from 1 to {MOST_STEPS:,}.")
     return np.asarray(value, np.int32)
 
 
@@ -273,7 +280,7 @@ class OutputControlled(GramMethod):
         if self.step is None and not float(self.tolerance) >= least:
             raise UserError(f"tolerance = {self.tolerance:g} is below rounding error: try 1e-4, at least {least:.0e}.")
         if self.step is not None and not float(self.step) > 0:
-            raise UserError(f"A constant step must be positive, not {float(self.step):g}.")
+            raise UserError(f"step = {float(self.step):g} is not positive: give a positive size, or leave it out.")
 
 
 def _check_options(method: Any) -> None:

@@ -21,7 +21,7 @@ from unlazy.flows.method import Method
 from unlazy.flows.state import State, Status
 from unlazy.flows.trajectory import RunState, Trajectory
 from unlazy.losses import Loss, Squared, as_loss
-from unlazy.networks import Network, Samples, TorchNetwork, Wrapped, as_network, with_fields
+from unlazy.networks import Network, Samples, as_network, with_fields
 from unlazy.probes.observation import Observation, Observe
 
 _MIB = 2.0**20
@@ -159,19 +159,20 @@ class Recorder:
     def _network(self, model: Any) -> Network:
         if isinstance(model, Network):
             if type(model) is not type(self._like):
-                raise UserError(f"A {type(model).__name__} was given, where a {type(self._like).__name__} was wanted.")
+                given, expected = type(model).__name__, type(self._like).__name__
+                raise UserError(f"A {given} was given, where a {expected} was expected: keep to one architecture.")
             return model
-        if isinstance(self._like, Wrapped | TorchNetwork):
-            return self._like.with_model(model)
+        if (with_model := getattr(self._like, "with_model", None)) is not None:  # it is a wrapped model
+            return with_model(model)
         raise UserError(f"see was given {short(model)}: give the {type(self._like).__name__} as it is now.")
 
     def _first(self, network: Network, arrays: PyTree, rest: PyTree, at: float) -> Driver:
-        data, native = self._data, isinstance(network, TorchNetwork)
-        shape = network(data.x).shape if native else eqx.filter_eval_shape(network, data.x).shape
+        data, traced = self._data, network.traceable
+        shape = eqx.filter_eval_shape(network, data.x).shape if traced else network(data.x).shape
         check_outputs(shape, data)
         samples = Samples(data.x, data.y, data.weight, data.x_test)
         run = RunState(_state(arrays, int(at)), rest, arrays, samples, data, at, self._method)
-        return (_Eager if native else Driver)(self._method, run, [at], self._probes, "one")
+        return (Driver if traced else _Eager)(self._method, run, [at], self._probes, "one")
 
     def _keep(self, index: int, arrays: PyTree) -> None:
         """Keep a snapshot; where there is no more room, only those at multiples of a larger and larger number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import diffrax
 import equinox as eqx
@@ -53,6 +53,7 @@ class RungeKutta(GramMethod):
         As for `Exponential`.
     """
 
+    automatic: ClassVar[bool] = True
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     rtol: np.ndarray = eqx.field(default=1e-6, converter=number)
     atol: np.ndarray = eqx.field(default=1e-8, converter=number)
@@ -64,7 +65,7 @@ class RungeKutta(GramMethod):
         """Require positive tolerances above rounding error, or a positive step."""
         rtol, atol, eps = float(self.rtol), float(self.atol), float(jnp.finfo(data.x.dtype).eps)
         if self.step is not None and not float(self.step) > 0:
-            raise UserError(f"A constant step must be positive, not {float(self.step):g}.")
+            raise UserError(f"step = {float(self.step):g} is not positive: give a positive size, or leave it out.")
         if self.step is None and not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < np.inf):
             raise UserError(f"rtol = {rtol:g} and atol = {atol:g} must be positive numbers: try rtol = 1e-6.")
         if self.step is None and max(rtol, atol) < 8 * eps:

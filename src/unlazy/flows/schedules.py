@@ -29,10 +29,13 @@ class Schedule(Checked):
         Whether time is counted as if the factor were 1 at every step, so that it is known without adding up factors.
     reacts
         Whether the factor depends on losses.
+    by_layer
+        Whether `by_leaf` gives factors of their own to single layers.
     """
 
     constant: ClassVar[bool] = False
     reacts: ClassVar[bool] = False
+    by_layer: ClassVar[bool] = False
 
     @abc.abstractmethod
     def __call__(self, step: Int[Array, "..."]) -> Any:
@@ -108,9 +111,9 @@ def _factors(given: Sequence[float]) -> np.ndarray:
     try:
         factors = np.asarray(given, float)
     except (TypeError, ValueError):
-        raise UserError(f"A schedule needs a list of positive factors, not {short(given)}.") from None
+        raise UserError(f"factors = {short(given)} is not a list of numbers: write one such as [1.0, 0.1].") from None
     if factors.ndim != 1 or not factors.size or not (np.isfinite(factors) & (factors > 0)).all():
-        raise UserError(f"A schedule needs positive factors, not {given}.")
+        raise UserError(f"factors = {short(given)} must be positive numbers: write a list such as [1.0, 0.1].")
     return factors
 
 
@@ -118,9 +121,11 @@ def _steps(given: Sequence[int]) -> np.ndarray:
     try:
         steps = np.asarray(given, np.int32).reshape(-1)
     except (TypeError, ValueError, OverflowError):
-        raise UserError(f"Steps are a list of whole numbers below 2^31, not {short(given)}.") from None
+        raise UserError(
+            f"steps = {short(given)} is not a list of whole numbers below 2^31: write [100, 200]."
+        ) from None
     if (steps <= 0).any() or (np.diff(steps) <= 0).any():
-        raise UserError(f"Steps are positive and increasing, not {given}.")
+        raise UserError(f"steps = {short(given)} must be positive and increasing: write a list such as [100, 200].")
     return steps
 
 
@@ -197,15 +202,20 @@ class ByLayer(Schedule):
     >>> ByLayer(("blocks[0]", "blocks[1]"), (Cosine(1000), StepDecay(0.5, 100)))  # doctest: +SKIP
     """
 
+    by_layer: ClassVar[bool] = True
     layers: tuple[str, ...] = eqx.field(static=True, converter=tuple)
     schedules: tuple[Schedule, ...] = eqx.field(converter=tuple)
     common: Schedule = Constant()
 
     def __check_init__(self) -> None:
         if len(self.layers) != len(self.schedules) or not self.layers:
-            raise UserError(f"Give one schedule for each layer: {len(self.schedules)} for {list(self.layers)}.")
-        if any(one.reacts or isinstance(one, ByLayer) for one in self.schedules) or isinstance(self.common, ByLayer):
-            raise UserError("The schedule of a layer depends on the step alone; one that reacts may be the common one.")
+            raise UserError(
+                f"{len(self.schedules)} schedules were given for the layers {list(self.layers)}: give one for each."
+            )
+        if any(one.reacts or one.by_layer for one in self.schedules) or self.common.by_layer:
+            raise UserError(
+                "The schedule of a layer must depend on the step alone: give one that reacts to the loss as `common`."
+            )
 
     @property
     def constant(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -265,7 +275,10 @@ class Piecewise(Schedule):
 
     def __check_init__(self) -> None:
         if self.steps.shape[0] != self.factors.shape[0] - 1:
-            raise UserError(f"{self.factors.shape[0]} factors need one step less, not {self.steps.shape[0]}.")
+            factors, steps = self.factors.shape[0], self.steps.shape[0]
+            raise UserError(
+                f"{factors} factors and {steps} steps were given: give one step for each factor but the first."
+            )
 
     def __call__(self, step: Int[Array, "..."]) -> Any:
         place = jnp.searchsorted(jnp.asarray(self.steps), jnp.asarray(step), side="right")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -51,16 +52,16 @@ class Memory(eqx.Module):
 class Stabilised(OutputControlled):
     """Second-order Runge-Kutta-Chebyshev method, for any loss and network, with error control on the outputs only.
 
-    Along the flow the residual decays at rates up to λ, the largest eigenvalue of Ω^½ Θ Ω^½ with Ω = d²L/df². A
-    gradient buys Euler's method 2/λ of time; s of them in a Chebyshev polynomial buy 0.65 (s² - 1)/λ. So each step
-    takes as many stages as its size asks for, up to 100, and λ is followed by power iteration. A smooth network gets
-    the stages of Sommeijer, Shampine and Verwer (1998). They count the velocity at the start of a step -2 times; with
-    kinks that is one chance sample of gates that chatter, and stages with positive weights take their place.
+    Along the flow the residual decays at rates up to λ, the largest eigenvalue of Ω^½ Θ Ω^½ with Ω = d²L/df². A step of
+    Euler's method covers at most the time 2/λ; s gradients in a Chebyshev polynomial cover 0.65 (s² - 1)/λ. Each step
+    takes as many stages as its size requires, up to 100, and λ is tracked by power iteration. A smooth network gets the
+    stages of Sommeijer, Shampine and Verwer (1998). They count the velocity at the start of a step -2 times; with kinks
+    that velocity depends by chance on which gates are open, and stages with positive weights are used instead.
 
     The error of a step is estimated in the outputs, on training inputs and up to 64 test inputs. Its root mean square
-    stays below ``tolerance`` times that of the targets. Nothing is asked of single neurons, which with ReLU slide along
-    h_j(x) = 0 and chatter; what their chatter does to the outputs falls as h / √m, so with kinks small tolerances cost
-    in proportion: 1e-2 suits most.
+    stays below ``tolerance`` times that of the targets. The error of single neurons is not controlled: with ReLU they
+    slide along h_j(x) = 0, and their gates switch from step to step. The effect on the outputs falls as h / √m, so that
+    with kinks the cost grows in proportion to 1 / ``tolerance``; 1e-2 suits most purposes.
 
     Parameters
     ----------
@@ -75,6 +76,8 @@ class Stabilised(OutputControlled):
     coordinates, precision, memory, devices
         As for `Exponential`.
     """
+
+    automatic: ClassVar[bool] = True
 
     def init(self, network: Network, data: Samples, key: PRNGKey) -> State:
         """Find the fastest time scale, and choose a first step well below it."""

@@ -203,7 +203,7 @@ class Controller(NamedTuple):
     """Accepts or rejects a step by its error, and proposes the size of the next one.
 
     It is the rule of `diffrax.PIDController` for an error that is one number, except that an error equal to the
-    tolerance is accepted, and that after a rejection only the present error counts.
+    tolerance is accepted, and that after a rejection only the current error counts.
 
     Attributes
     ----------

@@ -49,12 +49,12 @@ def each_times(times: Times | Sequence[Times], runs: int) -> Sequence[Any]:
 
 
 def _checked(times: Times, since: float) -> np.ndarray:
-    """Return save times as an array; reject times that do not increase, or lie before the present one."""
+    """Return save times as an array; reject times that do not increase, or lie before the current one."""
     try:
         asked = np.asarray(times, dtype=float)
     except (TypeError, ValueError):
         raise UserError(
-            f"times = {short(times)} is not a list of numbers: give increasing times, as [0, 1, 10]."
+            f"times = {short(times)} is not a list of numbers: give increasing times, such as [0, 1, 10]."
         ) from None
     if asked.ndim != 1 or asked.size == 0 or not np.isfinite(asked).all() or (np.diff(asked) <= 0).any():
         raise UserError(f"Times must be a list of finite, increasing numbers, not {short(times)}.")

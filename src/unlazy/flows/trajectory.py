@@ -9,7 +9,7 @@ import importlib.metadata
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -45,10 +45,21 @@ class OnlyAtEnd(Checked):
         The probe.
     """
 
+    only_at_end: ClassVar[bool] = True
     probe: Observe
 
     def __call__(self, obs: Observation) -> PyTree:
         return self.probe(obs)
+
+
+def only_at_end(probe: Observe) -> bool:
+    """Whether a probe is evaluated only at the end of a run, as those with a true attribute of this name are."""
+    return bool(getattr(probe, "only_at_end", False))
+
+
+def inner_probe(probe: Observe) -> Observe:
+    """Return what `OnlyAtEnd` evaluates; any other probe is returned as it is."""
+    return getattr(probe, "probe", probe) if only_at_end(probe) else probe
 
 
 class Recorded(eqx.Module):
@@ -265,8 +276,7 @@ def to_xarray(trajectories: Trajectory | Sequence[Trajectory], seeds: Sequence[i
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     run.attrs |= {name: [one.stats[name] for one in each] for name in COUNTERS}
-    inner = {name: getattr(probe, "probe", probe) if name in late else probe for name, probe in longest.probes.items()}
-    return labelled(run, inner)
+    return labelled(run, {name: inner_probe(probe) for name, probe in longest.probes.items()})
 
 
 def stacked(name: str, columns: Sequence[np.ndarray], times: int | None) -> tuple[tuple[str, ...], np.ndarray]:
@@ -287,7 +297,7 @@ def _padded(values: np.ndarray, count: int) -> np.ndarray:
 
 def at_end(trajectory: Trajectory) -> set[str]:
     """Return the names of the probes that are evaluated only at the end."""
-    return {name for name, probe in trajectory.probes.items() if isinstance(probe, OnlyAtEnd)}
+    return {name for name, probe in trajectory.probes.items() if only_at_end(probe)}
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:

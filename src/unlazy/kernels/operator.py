@@ -74,7 +74,9 @@ def _act(problem: Problem, x: PyTree, z: PyTree, signal: Array, block: int | Non
     n, p = samples_of(x), samples_of(z)
     whole = jax.eval_shape(lambda: outputs(leaves, x))
     if signal.shape != whole.shape:
-        raise UserError(f"The signal has shape {signal.shape}, but the outputs have {whole.shape}.")
+        raise UserError(
+            f"The signal has shape {signal.shape}, but the outputs have {whole.shape}: give one entry for each."
+        )
     signal = signal.astype(whole.dtype)
     if block is None or block >= max(n, p):
         step = pull(x, signal)

@@ -8,7 +8,7 @@ from unlazy._listing import offered_lazily
 # Names are imported when they are first used: a table of stored runs must not wait for JAX.
 _NAMES = {
     "answers": "Answer Diagnosis Part Saved",
-    "certificates": "Certificate Kept certify keep kept",
+    "certificates": "Certificate StoredCertificates certify store_certificates stored_certificates",
     "clusters": "BatchSystem Dask",
     "coordinates": "CoordinateCheck coordinate_check",
     "diagnosis": "diagnose diagnose_checkpoints diagnose_widths",
@@ -35,8 +35,9 @@ _NAMES = {
 
 if TYPE_CHECKING:
     from unlazy.lab.answers import Answer as Answer, Diagnosis as Diagnosis, Part as Part, Saved as Saved
-    from unlazy.lab.certificates import Certificate as Certificate, Kept as Kept, certify as certify, keep as keep
-    from unlazy.lab.certificates import kept as kept
+    from unlazy.lab.certificates import Certificate as Certificate, StoredCertificates as StoredCertificates
+    from unlazy.lab.certificates import certify as certify, store_certificates as store_certificates
+    from unlazy.lab.certificates import stored_certificates as stored_certificates
     from unlazy.lab.clusters import BatchSystem as BatchSystem, Dask as Dask
     from unlazy.lab.coordinates import CoordinateCheck as CoordinateCheck, coordinate_check as coordinate_check
     from unlazy.lab.diagnosis import diagnose as diagnose, diagnose_checkpoints as diagnose_checkpoints

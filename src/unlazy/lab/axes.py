@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unlazy._errors import UserError, short, suggest
+from unlazy._plain import is_count, is_number
 
 Fields = dict[str, Any]  # values by dotted name of the field
 
@@ -77,7 +78,7 @@ def _spaced(given: Mapping[str, Any], where: str) -> list[Any]:
         raise UserError(f"{where}: there is no '{min(unknown)}' in a range. {suggest(min(unknown), _RANGE)}")
     ends: list[Any] = [given.get(name) for name in _RANGE]
     low, high, count, spacing = ends
-    if not _number(low) or not _number(high) or isinstance(count, bool) or not isinstance(count, int) or count < 2:
+    if not _number(low) or not _number(high) or not is_count(count, 2):
         raise UserError(
             f"{where}: a range has numbers 'from' and 'to' and a 'count' of at least 2, not {short(given)}."
         )
@@ -92,7 +93,7 @@ def _spaced(given: Mapping[str, Any], where: str) -> list[Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)
 
 
 def key_of(value: Any) -> str:
@@ -103,7 +104,7 @@ def key_of(value: Any) -> str:
             return {str(name): plain(inner) for name, inner in one.items()}
         if isinstance(one, list | tuple):
             return [plain(inner) for inner in one]
-        return float(one) if isinstance(one, int) and not isinstance(one, bool) else one
+        return float(one) if is_number(one) else one
 
     return json.dumps(plain(value), sort_keys=True, default=str)
 
@@ -157,7 +158,7 @@ def drawn(table: Any, limit: int, where: str = "sweep.random") -> list[Fields]:
     count: Any = table.get("count")
     seed: Any = table.get("seed", 0)
     for name, value, least in (("count", count, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        if not is_count(value, least):
             raise UserError(f"{where}.{name}: expected a whole number of at least {least}, not {short(value)}.")
     if count > limit:
         raise UserError(f"{where}.count: {count:,} points are more than the limit of {limit:,}: raise it with --limit.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, NotRequired, TypedDict
@@ -14,7 +13,7 @@ import msgspec
 from unlazy import theory
 from unlazy._errors import UserError, usable
 from unlazy._files import write_sealed, writing
-from unlazy._plain import read_sealed
+from unlazy._plain import finite_or_none, read_sealed
 from unlazy.lab.claims import held
 from unlazy.lab.made_by import provenance
 from unlazy.lab.recipe import Recipe
@@ -46,11 +45,16 @@ class Certificate(NamedTuple):
             "theorem": self.theorem.key,
             "seed": self.seed,
             "verdict": finding.verdict.name,
-            "margin": _finite(finding.margin),
+            "margin": finite_or_none(finding.margin),
             "why": finding.why,
-            "numbers": {name: _finite(value) for name, value in finding.numbers.items()},
+            "numbers": {name: finite_or_none(value) for name, value in finding.numbers.items()},
             "hypotheses": [
-                {"what": one.what, "met": bool(one.met), "found": _finite(one.found), "needed": _finite(one.needed)}
+                {
+                    "what": one.what,
+                    "met": bool(one.met),
+                    "found": finite_or_none(one.found),
+                    "needed": finite_or_none(one.needed),
+                }
                 for one in finding.hypotheses
             ],
         }
@@ -88,10 +92,6 @@ def certify(recipe: Recipe, theorems: Sequence[Theorem], lab: Lab) -> list[Certi
         ]
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 class Hypothesis(TypedDict):
     """A hypothesis of a theorem, as it is stored."""
 
@@ -113,7 +113,7 @@ class Summary(TypedDict):
     hypotheses: NotRequired[list[Hypothesis]]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredCertificates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stored certificates of a recipe.
 
     Attributes
@@ -132,7 +132,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     made_by: dict[str, str]
 
 
-def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
+def store_certificates(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
     """Store certificates of a recipe. Those of other theorems that are stored already remain.
 
     Parameters
@@ -154,12 +154,12 @@ def keep(folder: Path, recipe: Recipe, found: Sequence[Certificate]) -> Path:
             stored = read_certificates(path).findings if path.exists() else []
             old = [one for one in stored if one["theorem"] not in asked]
             findings = sorted(old + new, key=lambda one: (one["theorem"], one["seed"]))
-            whole = Kept(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
+            whole = StoredCertificates(name=recipe.name, recipe=recipe.json(), findings=findings, made_by=provenance())
             write_sealed(path, msgspec.to_builtins(whole))
     return path
 
 
-def kept(folder: Path) -> list[Kept]:
+def stored_certificates(folder: Path) -> list[StoredCertificates]:
     """Read all stored certificates; files that cannot be used are left out, with a warning.
 
     Parameters
@@ -170,9 +170,9 @@ def kept(folder: Path) -> list[Kept]:
     return list(usable(sorted((folder / "certificates").glob("*.json")), read_certificates).values())
 
 
-def read_certificates(path: Path) -> Kept:
+def read_certificates(path: Path) -> StoredCertificates:
     """Read stored certificates of one recipe, and verify their checksum, which older files do not have."""
     try:
-        return msgspec.convert(read_sealed(path)[0], Kept)
+        return msgspec.convert(read_sealed(path)[0], StoredCertificates)
     except (ValueError, OSError) as error:
         raise UserError(f"'{path}' cannot be used ({error}): delete it and certify again.") from None

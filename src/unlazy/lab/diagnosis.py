@@ -111,7 +111,7 @@ def diagnose_widths(
     key
         Random key from which those of ``make`` are derived.
     progress
-        Called with the fraction done and the present width.
+        Called with the fraction done and the current width.
     saved
         File in which the measurements of finished widths are kept until all are finished, so that the same call
         continues after an interruption. None are kept if omitted.

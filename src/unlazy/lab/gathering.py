@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, suggest
+from unlazy._plain import is_number
 from unlazy.lab.axes import key_of
 from unlazy.lab.manifest import Manifest, words
 from unlazy.lab.stored import read_runs, statuses
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Sweep
 
 _SEEDS = ("seed", "seeds")  # swept fields that are not dimensions of their own
-_MADE_BY = ("versions", "python", "commit", "device", "machine", "method")
+MADE_BY = ("versions", "python", "commit", "device", "machine", "method")
 MISSING = "missing"
 
 
@@ -117,8 +118,7 @@ def _layout(points: Sequence[Mapping[str, Any]], grid: bool | None) -> _Layout:
 
 def _array(values: list[Any]) -> np.ndarray:
     """Return the values of a field: numbers as they are, everything else in words."""
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in values]
-    if all(numbers) or all(isinstance(one, bool) for one in values):
+    if all(map(is_number, values)) or all(isinstance(one, bool) for one in values):
         return np.array(values)
     texts = [words(one) for one in values]
     if len(set(texts)) < len(set(map(key_of, values))):  # more digits, so that they differ
@@ -158,13 +158,11 @@ def combine(
     known: set[str] = set()
     parts: list[_Part] = []
     for index, name, run in runs:
-        run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims(seed=[0])
         chosen = _chosen(run, probes)
         dims |= {one: tuple(map(str, run[one].dims)) for one in chosen}
         known |= set(map(str, run.data_vars))
         values = {one: np.asarray(run[one].values, float) for one in chosen}
-        times = np.asarray(run["time"].values if "time" in run.coords else [], float)
-        seeds = np.asarray(run["seed"].values) if "seed" in run.coords else np.arange(run.sizes["seed"])
+        seeds, times = run["seed"].values, np.asarray(run["time"].values, float)
         parts.append(_Part(layout.places[index], name, seeds, times, statuses(run), values, dict(run.attrs)))
     if not parts:
         raise UserError("None of the runs of the sweep can be read, so there is nothing to gather.")
@@ -222,7 +220,7 @@ def _filled(
             whole[place] = value
         found = found.assign_coords({name: (layout.dims, whole)})
     found.attrs["seconds"] = float(sum(float(part.attributes.get("seconds", 0.0)) for part in parts))
-    for name in _MADE_BY:
+    for name in MADE_BY:
         given = dict.fromkeys(str(part.attributes[name]) for part in parts if name in part.attributes)
         found.attrs |= {name: "; ".join(given)} if given else {}
     found.attrs["missing"] = math.prod(layout.shape) - len({part.place for part in parts})

@@ -31,7 +31,8 @@ from unlazy._files import sha256
 from unlazy._inputs import plain_leaf
 from unlazy._listing import FILLED
 from unlazy._registry import base_of, find, kebab, load, members
-from unlazy.flows import Observe, OnlyAtEnd
+from unlazy.flows import Observe
+from unlazy.flows.trajectory import inner_probe, only_at_end
 from unlazy.lab import sections
 from unlazy.lab.recipe import Recipe, build_probes
 from unlazy.lab.sections import Section
@@ -93,7 +94,7 @@ def identify(recipe: Recipe) -> Identity:
         for seed in recipe.all_seeds
     }
     digests = {label: probe_digest(probe) for label, probe in probes.items()}
-    observed = {label: [digests[label], isinstance(probe, OnlyAtEnd)] for label, probe in probes.items()}
+    observed = {label: [digests[label], only_at_end(probe)] for label, probe in probes.items()}
     times = recipe.grid()
     view = digest([list(trajectories.values()), times.tolist(), observed])
     return Identity(trajectories, probes, digests, times, view)
@@ -102,7 +103,7 @@ def identify(recipe: Recipe) -> Identity:
 def probe_digest(probe: Observe) -> str:
     """Return the digest of a probe, which does not depend on its label or on how often it observes."""
     described = Description()
-    value = described.value(probe.probe if isinstance(probe, OnlyAtEnd) else probe)
+    value = described.value(inner_probe(probe))
     return digest([RESULTS, value, described.sources()])
 
 

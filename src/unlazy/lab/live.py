@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from unlazy._files import replace
-from unlazy._plain import parse_json, read_text
+from unlazy._plain import finite_or_none, parse_json, read_text
 from unlazy.lab.claims import ended, this_process
 from unlazy.lab.recipe import Recipe
 from unlazy.lab.store import LIVE, parts
@@ -34,7 +34,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         The last of the requested times, and the one that the run is heading for.
     share, first_share
         The fraction that is done, and the one that was done when this process began (0 unless it continues a run).
-    begun, told
+    begun, written
         When the process began and when this note was written, in seconds since 1970.
     times, observed
         The observed times, and the observations by name: means over seeds and all axes but time, or None if the mean
@@ -53,7 +53,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     first_share: float
     begun: float
-    told: float
+    written: float
     times: list[float]
     observed: dict[str, list[float | None]]
     process: dict[str, Any] = {}
@@ -63,7 +63,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     def seconds_left(self) -> float | None:
         """The remaining time at the average speed of this process so far; None before there is any progress."""
         done = self.share - self.first_share
-        return (1 - self.share) * (self.told - self.begun) / done if done > 0 else None
+        return (1 - self.share) * (self.written - self.begun) / done if done > 0 else None
 
 
 class Live:
@@ -71,19 +71,19 @@ class Live:
 
     def __init__(self, path: Path, recipe: Recipe) -> None:
         self.path, self.recipe, self.process = path, recipe, this_process()
-        self.begun = self.told = time.time()
+        self.begun = self.written = time.time()
         self.first_share: float | None = None
         self.observed: list[dict[str, float | None]] = []
 
-    def tell(self, share: float, clock: float, times: np.ndarray, looks: Sequence[dict[str, Any]]) -> None:
+    def tell(self, share: float, clock: float, times: np.ndarray, observed: Sequence[dict[str, Any]]) -> None:
         """Write, every few seconds, the progress of the run along ``times`` and what was observed."""
         if self.first_share is None:
             self.first_share = share
         now = time.time()
-        if now - self.told < _EVERY_SECONDS:
+        if now - self.written < _EVERY_SECONDS:
             return
-        self.told = now
-        self.observed += [_means(look) for look in looks[len(self.observed) :]]
+        self.written = now
+        self.observed += [_means(one) for one in observed[len(self.observed) :]]
         names = self.observed[0] if self.observed else {}
         note = Note(
             name=self.recipe.name,
@@ -94,7 +94,7 @@ class Live:
             share=share,
             first_share=self.first_share,
             begun=self.begun,
-            told=now,
+            written=now,
             times=times[: len(self.observed)].tolist(),
             observed={name: [one.get(name) for one in self.observed] for name in names},
             process=self.process,
@@ -108,9 +108,8 @@ class Live:
             self.path.unlink(missing_ok=True)
 
 
-def _means(look: dict[str, Any]) -> dict[str, float | None]:
-    means = {".".join(part): float(np.mean(values)) for part, values in parts(look).items()}
-    return {name: mean if np.isfinite(mean) else None for name, mean in means.items()}
+def _means(observed: dict[str, Any]) -> dict[str, float | None]:
+    return {".".join(part): finite_or_none(float(np.mean(values))) for part, values in parts(observed).items()}
 
 
 def notes(folder: Path) -> list[Note]:

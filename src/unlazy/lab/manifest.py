@@ -91,7 +91,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
                 raise DamagedError("it has no checksum")
             return msgspec.convert(plain, cls)
         except FileNotFoundError:
-            raise UserError(f"There is no sweep at '{path}'.") from None
+            raise UserError(f"There is no sweep at '{path}': give a file that ends in {SUFFIX}.") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"'{path}' is not the whole list of a sweep's runs ({error}): {again}") from None
 

@@ -11,6 +11,7 @@ import xarray as xr
 
 from unlazy._errors import UserError, short, suggest
 from unlazy._files import probe_names
+from unlazy._plain import is_number
 from unlazy._registry import load
 from unlazy.flows import Status
 from unlazy.lab.answers import Answer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 DIAGNOSIS = "diagnosis"
 DIVERGED = "diverged"
-_WAYS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of values with shape (seed, time)
+_REDUCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of values with shape (seed, time)
     "last": lambda values: values[:, -1],
     "ratio": lambda values: values[:, -1] / values[:, 0],
     "largest": lambda values: values.max(axis=1),
@@ -70,8 +71,8 @@ class Measure(NamedTuple):
 
     def check(self, table: dict[str, Any]) -> None:
         """Raise a `UserError` if something cannot be right, before any time is spent."""
-        if self.value not in _WAYS:
-            raise UserError(f"phase.value: there is no '{self.value}'. {suggest(self.value, _WAYS)}")
+        if self.value not in _REDUCTIONS:
+            raise UserError(f"phase.value: there is no '{self.value}'. {suggest(self.value, _REDUCTIONS)}")
         if self.quantity != DIAGNOSIS and ":" not in self.quantity and self.threshold is None:
             raise UserError(f"phase.threshold: give the value of '{self.quantity}' at which the two regions meet.")
         if self.quantity == DIAGNOSIS and self.threshold is not None:
@@ -105,7 +106,7 @@ class Measure(NamedTuple):
             return self._asked(run, ended)
         if self.quantity == DIVERGED:
             return self._judged(ended.astype(float), np.zeros_like(ended))
-        return self._judged(_WAYS[self.value](self._values(run)), ended)
+        return self._judged(_REDUCTIONS[self.value](self._values(run)), ended)
 
     def over_time(self, run: xr.Dataset, times: Sequence[float]) -> list[Found]:
         """Measure a run at all times; from where a seed stopped on, it counts as diverged."""
@@ -120,7 +121,7 @@ class Measure(NamedTuple):
             so_far = values[:, : place + 1]
             late = time > reached[-1] * (1 + 1e-9) and not run.attrs["finished"]
             ended = np.array([not Status[one].ok for one in statuses(run)]) & (late | ~np.isfinite(so_far[:, -1]))
-            found.append(self._judged(_WAYS[self.value](so_far), ended))
+            found.append(self._judged(_REDUCTIONS[self.value](so_far), ended))
         return found
 
     def _values(self, run: xr.Dataset) -> np.ndarray:
@@ -172,11 +173,14 @@ class Measure(NamedTuple):
 def measure_of(given: Mapping[str, Any]) -> Measure:
     """Make the measure that a section ``phase`` describes."""
     threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
-        raise UserError(f"phase.threshold: a number is wanted, not {short(threshold)}.")
+    if threshold is not None and not is_number(threshold):
+        raise UserError(f"phase.threshold: expected a number, not {short(threshold)}.")
     if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
-        raise UserError(f"phase.names: the names of the regions below and above are wanted, not {short(names)}.")
+        raise UserError(
+            "phase.names: expected a list of two names, of the regions below and above the threshold, not "
+            f"{short(names)}."
+        )
     if diverged is not None and not isinstance(diverged, str):
-        raise UserError(f"phase.diverged: the name of a region is wanted, not {short(diverged)}.")
+        raise UserError(f"phase.diverged: expected the name of a region, not {short(diverged)}.")
     more = {} if diverged is None else {"diverged": diverged}
     return Measure(given["measure"], given.get("value", "last"), threshold, (names[0], names[1]), **more)

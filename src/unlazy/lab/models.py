@@ -21,7 +21,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Descent, Flow, Status, Trajectory
 from unlazy.flows.driver import Probes, Times
 from unlazy.lab.identity import RESULTS, Description, digest
-from unlazy.networks import Network, TorchNetwork, Wrapped, split_trained, with_fields, wrap
+from unlazy.networks import Network, Wrapped, split_trained, with_fields, wrap
 
 Make = Callable[[int, PRNGKey], Any]
 Flows = Flow | Callable[[int], Flow] | None
@@ -66,7 +66,7 @@ def _network(made: Any, call: str) -> Network:
         network = made if isinstance(made, Network) else wrap(made)
     except UserError as error:
         raise UserError(f"What {call} returned cannot be diagnosed. {error}") from None
-    if isinstance(network, TorchNetwork):
+    if not network.traceable:
         raise UserError(
             f"{call} returned a PyTorch module, which is trained in a loop of your own: "
             "compare it before and after with diagnose(before, after, data)."

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unlazy._errors import UserError, short, suggest
+from unlazy._plain import finite_or_none, is_count, is_number
 from unlazy.lab.answers import Saved
 from unlazy.lab.axes import key_of
 from unlazy.lab.expressions import Expression
@@ -72,7 +73,7 @@ class Phase:
             raise UserError(f"phase: the sweep also has the field '{more[0]}': fix it, for example with --set.")
         if len(self.sweep) != np.prod([len(self.sweep.axes()[one]) for one in fields]):
             raise UserError("phase: the two fields must form a grid: give each a list in [sweep].")
-        if isinstance(self.coarse, bool) or not isinstance(self.coarse, int) or self.coarse < 2:
+        if not is_count(self.coarse, 2):
             raise UserError(f"phase.coarse: expected a whole number of at least 2, not {short(self.coarse)}.")
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
@@ -85,32 +86,28 @@ class Phase:
         _ = self.line  # a wrong theory is refused at once
 
     @classmethod
-    def read(cls, path: Path, settings: Iterable[tuple[str, Any]] = (), limit: int | None = None) -> Phase:
+    def read(cls, path: Path, **options: Any) -> Phase:
         """Read a phase diagram from a TOML file: a recipe with sections ``sweep`` and ``phase``.
 
         Parameters
         ----------
-        path, settings, limit
-            As for `Sweep.read`.
+        path
+            The file.
+        **options
+            ``settings`` and ``limit``, as for `Sweep.read`.
         """
-        return cls.parse(read_table(path), settings, limit, path.name)
+        return cls.parse(read_table(path), where=path.name, **options)
 
     @classmethod
-    def parse(
-        cls,
-        table: Mapping[str, Any],
-        settings: Iterable[tuple[str, Any]] = (),
-        limit: int | None = None,
-        where: str = "phase",
-    ) -> Phase:
+    def parse(cls, table: Mapping[str, Any], where: str = "phase", **options: Any) -> Phase:
         """Make a phase diagram from the table of a file, as `read` does.
 
         Parameters
         ----------
-        table, settings, limit, where
+        table, where, **options
             As for `Sweep.parse`.
         """
-        sweep = Sweep.parse(table, settings, limit, where)
+        sweep = Sweep.parse(table, where=where, **options)
         with located(where):
             given = table.get("phase")
             if not isinstance(given, Mapping):
@@ -145,8 +142,7 @@ class Phase:
         if field == TIME:
             return [float(one) for one in self._grids[0] if one > 0]
         found = self.sweep.axes()[field]
-        numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in found)
-        return sorted(found) if numbers else found
+        return sorted(found) if all(map(is_number, found)) else found
 
     @property
     def line(self) -> Callable[[Any, Any], Any] | None:
@@ -298,7 +294,7 @@ class PhaseDiagram(Saved):
         """Return everything as plain numbers and strings, for JSON."""
         phase, measure = self.phase, self.phase.measure
         points = [
-            {"place": list(place), "value": one.value if np.isfinite(one.value) else None, "region": one.region}
+            {"place": list(place), "value": finite_or_none(one.value), "region": one.region}
             for place, one in sorted(self.found.items())
         ]
         return {

@@ -11,6 +11,7 @@ import numpy as np
 
 from unlazy._checked import checked
 from unlazy._errors import UserError, short
+from unlazy._plain import finite_or_none
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import Dataset
@@ -100,7 +101,7 @@ class RateTransfer(Saved):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers and strings, for JSON."""
-        losses = [[[float(x) if np.isfinite(x) else None for x in one] for one in row] for row in self.losses]
+        losses = [[list(map(finite_or_none, one)) for one in row] for row in self.losses]
         measured = {"rates": list(self.rates), "widths": list(self.widths), "losses": losses, "best": self.best.plain()}
         return {
             "kind": "rate transfer",

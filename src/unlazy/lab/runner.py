@@ -14,7 +14,7 @@ import xarray as xr
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
-from unlazy._files import checksum
+from unlazy._files import checksum, write
 from unlazy._signals import check
 from unlazy.flows import Driver, Observe, Status, Trajectory, to_xarray
 from unlazy.lab import claims, schedule
@@ -34,7 +34,7 @@ from unlazy.lab.tracks import Track
 from unlazy.lab.work import Plan, Worker, plan, restored
 from unlazy.networks import Network
 
-Told = Callable[[Recipe, float, str], None]  # (recipe, fraction done, what is being done)
+Tell = Callable[[Recipe, float, str], None]  # (recipe, fraction done, what is being done)
 
 _WAIT = 0.2  # seconds before a recipe is tried again that another process is computing
 _KEPT = "What was computed is stored: the same command continues from there."
@@ -73,7 +73,7 @@ class Lab:
 
     @checked
     def __init__(
-        self, folder: Path | str = "runs", tell: Told | None = None, fresh: bool = False, snapshots: float = 16.0
+        self, folder: Path | str = "runs", tell: Tell | None = None, fresh: bool = False, snapshots: float = 16.0
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
         self._told = tell
@@ -218,7 +218,7 @@ class Lab:
         """
         each = [runs] if isinstance(runs, Trajectory) else list(runs)
         if not each:
-            raise UserError(f"There is no trajectory to store as '{name}'.")
+            raise UserError(f"There is no trajectory to store as '{name}': give at least one.")
         start, flow, data = each[0].start, type(each[0].flow).__name__, each[0].data
         network = getattr(start, "name", type(start).__name__)  # a wrapped model has a name of its own
         description = description or f"{network} trained by {flow} on '{data.name}' ({data.n} samples)"
@@ -226,7 +226,7 @@ class Lab:
         made = to_xarray(each).assign_attrs(provenance(), name=name, description=description, seconds=seconds)
         self.store.prepare()
         content = made.drop_attrs().assign_attrs(name=name, description=description)  # whenever it was written
-        return self.store.save_as(self.store.named(name, checksum(content)[:12]), made)
+        return write(made, self.store.named(name, checksum(content)[:12]))
 
     def table(
         self, *paths: Path | str, each_seed: bool = False, differing: bool = False, probes: Sequence[str] = ()

@@ -83,7 +83,7 @@ def run_all(
 def check_all(recipes: Mapping[str, Recipe], workers: int) -> dict[str, Identity]:
     """Return the identities of recipes by digest; a wrong name or option in any of them raises a `UserError`."""
     if workers < 1:
-        raise UserError(f"At least one worker is needed, not {workers}.")
+        raise UserError(f"workers = {workers} is out of range: give a whole number of at least 1.")
     identities: dict[str, Identity] = {}
     for label, recipe in recipes.items():
         try:

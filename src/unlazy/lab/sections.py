@@ -22,7 +22,7 @@ import msgspec
 from unlazy import _registry
 from unlazy._checked import LISTS, hints_of
 from unlazy._errors import UserError, article, short, suggest
-from unlazy._registry import base_of, find, kebab, kind_of, load, members, spoken
+from unlazy._registry import base_of, find, kebab, kind_of, load, members, noun_of
 
 Section = dict[str, Any] | str  # a member with options, or just its name
 
@@ -55,17 +55,17 @@ def build(section: Section, kind: str | type, where: str, **given: Any) -> Any:
     if name is None:
         known = _known(kind)
         some = shorten(", ".join(sorted(known)), 300, placeholder=f" ... ({len(known)} in all)")
-        raise UserError(f'{where}: say which {spoken(kind)} with kind = "...". Known: {some}.')
+        raise UserError(f'{where}: say which {noun_of(kind)} with kind = "...". Known: {some}.')
     with located(where):
         maker = find_maker(kind, name)
         if isinstance(maker, base):  # a ready instance
             if options:
-                raise UserError(f"this {spoken(kind)} takes no options, but '{min(options)}' was given.")
+                raise UserError(f"this {noun_of(kind)} takes no options, but '{min(options)}' was given.")
             return maker
         if isinstance(kind, str):
             _registry.check_maker(kind, maker, name)
         elif not callable(maker):
-            raise UserError(f"'{name}' is not {article(spoken(kind))}.")
+            raise UserError(f"'{name}' is not {article(noun_of(kind))}.")
     if isinstance(kind, str) and _registry.is_plain(kind, maker):
         return _plain(kind, maker, options, where)
     arguments = _arguments(options, maker, where, given)
@@ -75,7 +75,9 @@ def build(section: Section, kind: str | type, where: str, **given: Any) -> Any:
             if isinstance(kind, str):
                 return _registry.finish(kind, made, name)
             if not isinstance(made, base):
-                raise UserError(f"'{name}' made {article(type(made).__name__)}, not {article(spoken(kind))}.")
+                raise UserError(
+                    f"'{name}' made {article(type(made).__name__)}, where {article(noun_of(kind))} was expected."
+                )
             return made
     except UserError:
         raise
@@ -130,7 +132,7 @@ def find_maker(kind: str | type, name: str) -> Any:
     if kebab(name) not in known:
         near = f"{suggest(kebab(name), known)} " if known else ""
         raise UserError(
-            f"There is no {spoken(kind)} called '{name}'. {near}Others are written as 'package.module:Thing'."
+            f"There is no {noun_of(kind)} called '{name}'. {near}Others are written as 'package.module:Thing'."
         )
     return known[kebab(name)]
 
@@ -237,7 +239,7 @@ def convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
     # Next to a kind, `str` stands for names of members.
     nothing_plain = set(plain) <= ({type(None), str} if kinds else {type(None)}) and value is not None
     if kinds and nothing_plain:
-        noun = spoken(kind_of(kinds[0]) or kinds[0])
+        noun = noun_of(kind_of(kinds[0]) or kinds[0])
         raise UserError(f"{where}: {short(value)} is not {article(noun)}: give its name, or a table with its kind.")
     if nothing_plain and functions:
         raise UserError(f"{where}: {short(value)} is not a function: name one as 'package.module:function'.")
@@ -313,5 +315,5 @@ def explain(message: str, form: type[msgspec.Struct] | None = None, words: Seque
     if "Invalid enum value" in what:
         if form is not None:
             words = typing.get_args(typing.get_type_hints(form)[place.rpartition(".")[2]])
-        return place, f"there is no choice '{name}'. {suggest(name, words)}"
+        return place, f"'{name}' is not one of the choices. {suggest(name, words)}"
     return place, what.replace("`", "'").replace("object", "table") + "."

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
+from unlazy._plain import finite_or_none
+
 _CONFIDENCE = 0.95
 HALFWAY = 0.25  # exponents are usually multiples of 1/2: this lies halfway between 0 and 1/2
 
@@ -78,9 +80,8 @@ class Slope:
 
     def plain(self) -> dict[str, Any]:
         """Return everything as plain numbers, None where there is none, for JSON."""
-        number = lambda value: float(value) if np.isfinite(value) else None  # noqa: E731
-        ends = {"exponent": number(self.exponent), "low": number(self.low), "high": number(self.high)}
-        return {"widths": list(self.widths), "values": [[number(one) for one in row] for row in self.values], **ends}
+        ends = {name: finite_or_none(getattr(self, name)) for name in ("exponent", "low", "high")}
+        return {"widths": list(self.widths), "values": [list(map(finite_or_none, row)) for row in self.values], **ends}
 
     def __str__(self) -> str:
         if np.isnan(self.exponent):

@@ -18,8 +18,8 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy._files import clean, labelled, writable, write, writing
-from unlazy.flows import Observe, OnlyAtEnd, Status
-from unlazy.flows.trajectory import nonfinite, stacked
+from unlazy.flows import Observe, Status
+from unlazy.flows.trajectory import nonfinite, only_at_end, stacked
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
@@ -80,11 +80,7 @@ class Store:
 
     def save(self, recipe: Recipe, run: xr.Dataset) -> Path:
         """Store the view of a recipe atomically."""
-        return self.save_as(self.path(recipe), run)
-
-    def save_as(self, path: Path, run: xr.Dataset) -> Path:
-        """Store a view atomically in a given file."""
-        return write(run, path)
+        return write(run, self.path(recipe))
 
     @property
     def claims(self) -> Path:
@@ -125,7 +121,7 @@ def assemble(found: Mapping[int, Track], identity: Identity) -> xr.Dataset:
     for label, probe in identity.probes.items():
         rows = [(track, seen(probe, *one)) for track, one in zip(each, chosen, strict=True)]
         columns = [track.stacked(identity.digests[label], some) for track, some in rows]
-        late = isinstance(probe, OnlyAtEnd)
+        late = only_at_end(probe)
         marked += [".".join((label, *part)) for got in columns for part in nonfinite(got)]
         for part, one in next(filter(None, columns), {}).items():
             name = ".".join((label, *part))
@@ -159,7 +155,7 @@ def _status(track: Track, indices: list[int], whole: bool) -> str:
 
 def seen(probe: Observe, indices: list[int], whole: bool) -> list[int]:
     """Return those times, of the selected ones, that a probe observes."""
-    if isinstance(probe, OnlyAtEnd):
+    if only_at_end(probe):
         return indices[-1:] if whole else []
     return indices
 

@@ -44,7 +44,7 @@ def read_run(path: Path) -> xr.Dataset:
             raise UserError(f"'{path}' is cut short or damaged (checksum): {again}")
         run = _netcdf.read(path, _Inspection(path))
     except FileNotFoundError:
-        raise UserError(f"There is no stored run at '{path}'.") from None
+        raise UserError(f"There is no stored run at '{path}': give a file (.nc) in a folder of results.") from None
     except UserError:
         raise
     except Exception as error:  # whatever libraries raise on a damaged file

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unlazy._errors import UserError, short
+from unlazy._plain import is_count
 from unlazy.lab import axes
 from unlazy.lab.axes import Fields, key_of
 from unlazy.lab.expressions import Expression
@@ -94,7 +95,7 @@ class Sweep:
     where: str = "sweep"
 
     def __post_init__(self) -> None:
-        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
+        if not is_count(self.limit):
             raise UserError(f"{self.where}: limit is a whole number of at least 1, not {short(self.limit)}.")
         with located(self.where):
             _ = self._parts, self._rules  # wrong parts are refused at once

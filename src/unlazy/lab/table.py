@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import xarray as xr
 
 from unlazy._errors import UserError, suggest
 from unlazy._files import probe_names, recipe_table
+from unlazy._plain import finite_or_none
 from unlazy.lab.manifest import SUFFIX, Manifest
 from unlazy.lab.stored import read_runs, statuses
 
@@ -52,7 +52,9 @@ def table(
         head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
         read.append((head, _settings(run), _ends(run, each_seed)))
     if not read:
-        raise UserError(f"None of {len(paths)} files could be read as a stored run.")
+        raise UserError(
+            f"None of {len(paths)} files could be read as a stored run: give files (.nc) of a folder of results."
+        )
     names = list(dict.fromkeys(name for _, settings, _ in read for name in settings))
     if differing:
         names = [name for name in names if len({repr(settings.get(name)) for _, settings, _ in read}) > 1]
@@ -81,15 +83,14 @@ def _chosen(known: list[str], probes: Sequence[str]) -> list[str]:
 
 def _ends(run: xr.Dataset, each_seed: bool) -> Rows:
     """Return status, last time and last values of a run, as a mean over seeds or for each seed."""
-    run = run if "seed" in run.dims else run.drop_vars("seed", errors="ignore").expand_dims("seed")
     places, ended = range(run.sizes["seed"]), statuses(run)
     rows: Rows = []
     for some in [[place] for place in places] if each_seed else [list(places)]:
-        row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed and "seed" in run.coords else {}
+        row: dict[str, Any] = {"seed": int(run["seed"].values[some[0]])} if each_seed else {}
         row["status"] = ", ".join(dict.fromkeys(ended[place] for place in some if place < len(ended)))
         if marked := _not_finite(run.isel(seed=some)) if each_seed else str(run.attrs.get("nonfinite", "")):
             row["status"] += f"; not finite: {marked}"
-        row["time"] = float(run["time"].values[-1]) if run.sizes.get("time") else math.nan
+        row["time"] = float(run["time"].values[-1])
         rows.append(row | last_values(run.isel(seed=some) if each_seed else run))
     return rows
 
@@ -141,6 +142,6 @@ def as_plain(rows: Rows) -> Rows:
     """Return rows that JSON can hold: a value that is not finite becomes None."""
 
     def plain(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
+        return finite_or_none(value) if isinstance(value, float) else value
 
     return [{name: plain(value) for name, value in row.items()} for row in rows]

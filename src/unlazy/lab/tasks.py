@@ -27,7 +27,7 @@ from unlazy.lab.recipe import Recipe, Times
 from unlazy.lab.together import MOST_ROWS, attempt_all
 
 if TYPE_CHECKING:
-    from unlazy.lab.runner import Lab, Told
+    from unlazy.lab.runner import Lab, Tell
 
 _SAME_VERSIONS = ("unlazy", "jax", "jaxlib", "equinox")  # libraries that must agree
 
@@ -177,7 +177,7 @@ def signature() -> dict[str, str]:
     return {name: versions[name] for name in _SAME_VERSIONS} | {"source": made["code"]}
 
 
-def perform(text: bytes, tell: Told | None = None) -> bytes:
+def perform(text: bytes, tell: Tell | None = None) -> bytes:
     """Carry out a task on a worker.
 
     Parameters
@@ -224,7 +224,7 @@ def _unpacked(text: str) -> Recipe:
     return Recipe(**table, times=Times(**times) if isinstance(times, dict) else times)
 
 
-def perform_anywhere(text: bytes, tell: Told | None = None) -> bytes:
+def perform_anywhere(text: bytes, tell: Tell | None = None) -> bytes:
     """Carry out a task as `perform` does, in a process of its own: with stored compiled code, and errors in words."""
     from unlazy._compilation import use_cache
 
@@ -239,7 +239,7 @@ def perform_anywhere(text: bytes, tell: Told | None = None) -> bytes:
         where = f"the worker on {socket.gethostname()} cannot build it"
         sentence = f"{where} ({str(error).rstrip('.')}): install your package there, or start the worker in its folder."
     except Exception as error:
-        sentence = f"this should not have happened ({type(error).__name__}: {error})."
+        sentence = f"an unexpected error occurred on the worker ({type(error).__name__}: {error})."
     return msgspec.json.encode(Report(outcomes=dict.fromkeys(task.recipes, sentence)))
 
 

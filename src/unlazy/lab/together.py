@@ -19,10 +19,11 @@ import jax
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.flows import Driver, Method, OnlyAtEnd, read_checkpoint
+from unlazy.flows import Driver, Method, read_checkpoint
 from unlazy.flows._compiled import fits_vmap
 from unlazy.flows.checkpoints import Checkpoint, load_several
 from unlazy.flows.stops import stops_of
+from unlazy.flows.trajectory import only_at_end
 from unlazy.lab import claims
 from unlazy.lab.identity import Identity, identify
 from unlazy.lab.live import Live
@@ -206,7 +207,7 @@ def _shape(member: Member) -> Any:
     network = traced_numbers(experiment.networks[0])
     leaves, structure = jax.tree.flatten((network, experiment.data[0], member.methods[0]))
     described = tuple((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
-    probes = tuple((name, identity.digests[name], isinstance(one, OnlyAtEnd)) for name, one in identity.probes.items())
+    probes = tuple((name, identity.digests[name], only_at_end(one)) for name, one in identity.probes.items())
     times = stops_of(member.methods[0], experiment.times).asked
     return structure, described, probes, len(times), times[0] == 0, _progress(member)
 

@@ -20,8 +20,9 @@ import numpy as np
 from unlazy._errors import UserError
 from unlazy._files import writing
 from unlazy._inputs import leaf_like, plain_leaf
-from unlazy.flows import Driver, OnlyAtEnd, OtherRunError, Status, Trajectory
+from unlazy.flows import Driver, OtherRunError, Status, Trajectory
 from unlazy.flows.state import failed
+from unlazy.flows.trajectory import inner_probe, only_at_end
 from unlazy.lab.identity import Identity, digest
 from unlazy.lab.made_by import is_current, provenance
 from unlazy.lab.recipe import Experiment, Recipe, instantiate
@@ -136,7 +137,7 @@ class Worker:
         known = [plan.track for plan in self.plans if plan.track is not None]
         begun = time.perf_counter()
         # At t = 0 with everything prepared, to observe stored parameters or to continue from a stored state.
-        plain = {label: one.probe if isinstance(one, OnlyAtEnd) else one for label, one in self.identity.probes.items()}
+        plain = {label: inner_probe(one) for label, one in self.identity.probes.items()}
         stand = Driver.begin(*prepared, [0.0], plain, experiment.keys)
         states = stacked_states(stand, known)
         if states is None:  # stored in other coordinates than would be chosen now
@@ -208,7 +209,7 @@ class Worker:
             raise
         except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, MemoryError) as error:
             what = f"The checkpoint '{self.checkpoint}' cannot be used ({type(error).__name__})"
-            raise UserError(f"{what}: delete it to start afresh.") from None
+            raise UserError(f"{what}: delete it to start again.") from None
 
     def _track(self, driver: Driver, row: int, offset: int, merged: list[tuple[float, int]]) -> Track:
         """Make the track of one seed, with indices that count from ``offset``."""
@@ -290,7 +291,7 @@ def restored(experiment: Experiment, index: int, track: Track, identity: Identit
     for label, probe in identity.probes.items():
         values = track.stacked(identity.digests[label], seen(probe, indices, whole))
         if values:
-            late = isinstance(probe, OnlyAtEnd)
+            late = only_at_end(probe)
             observed[label] = nested({part: one[0] if late else one for part, one in values.items()})
     return dataclasses.replace(
         run,

@@ -91,9 +91,12 @@ class Network(Checked):
     number_fields
         The fields whose Python numbers are arrays in compiled code, so that networks which differ in these numbers
         share it.
+    traceable
+        Whether JAX can trace the network, so that flows can train it; a wrapped PyTorch module is only observed.
     """
 
     number_fields: ClassVar[tuple[str, ...]] = ()
+    traceable: ClassVar[bool] = True
 
     @abc.abstractmethod
     def __call__(self, x: Batch) -> Outputs:
@@ -111,7 +114,7 @@ class Network(Checked):
 
     @property
     def has_kinks(self) -> bool:
-        """Whether f has kinks in its parameters, at which neurons may chatter (ReLU and the like)."""
+        """Whether f has kinks in its parameters, at which gradients jump (ReLU and the like)."""
         return False
 
     @property
@@ -144,7 +147,7 @@ class Network(Checked):
         return Prepared(self, data.x, data.x_test)
 
     def restore(self) -> Network:
-        """Undo `prepare`: return the network on raw inputs, with its present parameters."""
+        """Undo `prepare`: return the network on raw inputs, with its current parameters."""
         return self
 
     def gram_form(self, data: Dataset) -> GramForm | None:
@@ -239,7 +242,7 @@ class Tangent(Chord):
 
 
 def with_fields(network: M, **changes: object) -> M:
-    """Copy a network, or another module, with some fields changed and nothing drawn anew (`__init__` is not run).
+    """Copy a network, or another module, with some fields changed and nothing drawn again (`__init__` is not run).
 
     Parameters
     ----------

@@ -37,7 +37,10 @@ OtherInputs = OtherColumns | PreparedInputs
 
 
 class AbstractBlock(eqx.Module):
-    """One block F of a stack, as a function of columns, or of a handle that was prepared for it."""
+    """One block F of a stack, as a function of columns, or of a handle that was prepared for it.
+
+    Blocks above the first are of the class `Block`, which sends signals back to its inputs.
+    """
 
     @property
     @abc.abstractmethod
@@ -56,12 +59,8 @@ class AbstractBlock(eqx.Module):
     def kernel(self, x: Inputs, z: OtherInputs, up_x: Signals, up_z: OtherSignals) -> Overlap:
         """Its part of the tangent kernel, given the signals on its channels."""
 
-    def back(self, x: Inputs, up: Signals) -> Lower:
-        """∂f/∂x from ∂f/∂F; only the first block of a stack may do without."""
-        raise NotImplementedError(f"A {type(self).__name__} is the first block of its stack.")
-
     def restored(self) -> AbstractBlock:
-        """The block on raw inputs and with neurons first, with the present parameters."""
+        """The block on raw inputs and with neurons first, with its current parameters."""
         return self
 
 
@@ -119,7 +118,7 @@ class Block(AbstractBlock):
         """Number of neurons m."""
         return self.w.shape[1 if self.neurons_last else 0]
 
-    def turned(self) -> Block:
+    def transposed(self) -> Block:
         """The same block with the other order of axes; one without amplitudes of its own stays as it is."""
         if self.a is None:
             return self
@@ -127,7 +126,7 @@ class Block(AbstractBlock):
 
     def restored(self) -> Block:
         """The same block with neurons first."""
-        return self.turned() if self.neurons_last else self
+        return self.transposed() if self.neurons_last else self
 
     def chosen(self, rows: slice | Int[Array, " k"]) -> Block:
         """The block of some of its neurons, each with its A, w and b; needs neurons first."""
@@ -182,7 +181,7 @@ class Block(AbstractBlock):
         return self.scale * (up * lengths(self.w)[None, :, None] if self.tied else up)
 
     def back(self, x: Inputs, up: Signals) -> Lower:
-        """w^T (σ' s A u), plus u where there is a skip."""
+        """∂f/∂x = w^T (σ' s A u) from u = ∂f/∂F, plus u where there is a skip."""
         if self.neurons_last:
             return self.restored().back(x, up)
         x = raw_columns(x)

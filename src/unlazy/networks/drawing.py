@@ -72,7 +72,7 @@ def _draw_block(
     """Check the options of block ``level`` (from 0), and draw its parameters."""
     letters = "".join(letter for letter in "awbc" if letter in train)
     if set(train) - set("awbc"):
-        raise UserError(f"What is trained is named by the letters a, w, b and c, not by '{train}'.")
+        raise UserError(f"train = '{train}' has other letters than a, w, b and c: name what is trained, such as 'ac'.")
     if not math.isinf(width):
         m, own = int(width), bias is True  # a bias of no law of its own is the weight of one more input, always 1
         _check(f"Block {level + 1}", m, inputs, rank, letters, bias, amplitude, mean_field)

@@ -98,7 +98,7 @@ class RandomLayers(Embedding):
 
     def __check_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
-            raise UserError(f"Random layers need one width >= 1 each, not {list(self.widths)}: try widths = [1024].")
+            raise UserError(f"widths = {list(self.widths)}: give a width of at least 1 for each layer, such as [1024].")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Draw every entry of the layers' weights from N(0, 1)."""
@@ -146,10 +146,8 @@ class RandomPatches(Embedding):
 
     def __check_init__(self) -> None:
         if min(self.filters, self.patch, self.grid) < 1:
-            raise UserError(
-                "Random patches need at least one filter, pixel and region, not "
-                f"{(self.filters, self.patch, self.grid)}."
-            )
+            given = f"filters = {self.filters}, patch = {self.patch}, grid = {self.grid}"
+            raise UserError(f"{given}: each must be at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         channels, side = _image(inputs)
@@ -201,7 +199,7 @@ class Infinite(Embedding):
 
     def __check_init__(self) -> None:
         if self.depth < 1:
-            raise UserError(f"An infinite embedding needs at least one layer, not depth = {self.depth}.")
+            raise UserError(f"depth = {self.depth} is out of range: give a number of layers of at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Fix the activation; there are no weights to draw."""
@@ -211,7 +209,9 @@ class Infinite(Embedding):
         return math.inf
 
     def __call__(self, x: Points) -> Features:
-        raise UserError("An infinite embedding has no list of features: use its kernel, or train a network on it.")
+        raise UserError(
+            "An infinite embedding has no finite list of features: use its kernel, or train a network on it."
+        )
 
     def kernel(self, x: Points, z: Others) -> Gram:
         """Compose the dual activation ``depth`` times, starting from x·z / d."""

@@ -38,7 +38,7 @@ class Law(Checked):
 
 def _columns(mean: float | tuple[float, ...], columns: int) -> np.ndarray:
     if isinstance(mean, tuple) and len(mean) != columns:
-        raise UserError(f"{len(mean)} means were given for {columns} columns: give one number, or one a column.")
+        raise UserError(f"{len(mean)} means were given for {columns} columns: give one number, or one for each column.")
     return np.broadcast_to(np.asarray(mean, float), (columns,))
 
 
@@ -62,7 +62,7 @@ class Normal(Law):
 
     def __check_init__(self) -> None:
         if not 0 <= self.spread < float("inf"):
-            raise UserError(f"The spread of a normal law is a finite number >= 0, not {self.spread:g}.")
+            raise UserError(f"spread = {self.spread:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         return self.spread * jax.random.normal(key, (rows, columns)) + jnp.asarray(_columns(self.mean, columns))[None]
@@ -87,7 +87,7 @@ class Uniform(Law):
 
     def __check_init__(self) -> None:
         if self.reach is not None and not 0 <= self.reach < float("inf"):
-            raise UserError(f"The reach of a uniform law is a finite number >= 0, not {self.reach:g}.")
+            raise UserError(f"reach = {self.reach:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         reach = fan_in**-0.5 if self.reach is None else self.reach
@@ -152,7 +152,7 @@ class Grid(Law):
 
     def __check_init__(self) -> None:
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise UserError(f"A grid needs finite ends, the lower first, not {self.low:g} and {self.high:g}.")
+            raise UserError(f"low = {self.low:g}, high = {self.high:g}: give two finite numbers, the smaller first.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         """Lay out the points; the key is not used."""
@@ -178,7 +178,9 @@ class Given(Law):
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         if len(self.rows) != rows or any(len(row) != columns for row in self.rows):
             shape = (len(self.rows), len(self.rows[0]) if self.rows else 0)
-            raise UserError(f"Rows of shape {shape} were given where the block needs {(rows, columns)}.")
+            raise UserError(
+                f"rows has shape {shape}, where {(rows, columns)} was expected: give a row for each neuron."
+            )
         return jnp.asarray(self.rows, jnp.result_type(float))
 
 
@@ -217,5 +219,5 @@ def draw_readout(
     if not bool(jnp.all(jnp.isfinite(values))):
         raise UserError(f"readout = {short(given)} has entries that are NaN or infinite: give finite numbers.")
     if values.shape != shape:
-        raise UserError(f"Read-outs of shape {values.shape} were given where {shape} is needed.")
+        raise UserError(f"readout has shape {values.shape}, where {shape} was expected: give a row for each neuron.")
     return values

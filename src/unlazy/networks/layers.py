@@ -62,8 +62,11 @@ class Layer(eqx.Module):
         return None
 
     def outgoing(self) -> Float[Array, "m ..."]:
-        """Return what each neuron's response is multiplied with on its way to the next layer."""
-        raise UserError(f"{self._label()} does not define `outgoing`, so its neurons cannot be weighed.")
+        """Return the weights by which each neuron's response enters the next layer."""
+        raise UserError(
+            f"{self._label()} does not define `outgoing`, so its neurons cannot be ranked: define it, or remove "
+            "this probe."
+        )
 
     def permute(self, order: Int[Array, " m"]) -> Network:
         """Return the network with the neurons in another order, each with all that belongs to it."""
@@ -79,16 +82,17 @@ class Layer(eqx.Module):
             weights and biases, ``out`` to the outgoing weights.
         """
         raise UserError(
-            f"{self._label()} does not define `rewired`, so its neurons cannot be reordered, removed or merged."
+            f"{self._label()} does not define `rewired`, so its neurons cannot be reordered, removed or merged: "
+            "define it, or remove this probe."
         )
 
     def _label(self) -> str:
         return f"Layer '{self.name}' of {type(self.network).__name__}"
 
     def responses(self, x: Batch) -> Float[Array, "rows m"]:
-        """Return σ(h_j(x)): the features that `Transfer` hands on."""
+        """Return σ(h_j(x)): the features that `Transfer` uses."""
         if self.activation is None:
-            raise UserError(f"{self._label()} has no activation, so its responses are unknown.")
+            raise UserError(f"{self._label()} has no activation, so its responses are unknown: define `responses`.")
         return self.activation(self.preactivations(x))
 
     def importance(self) -> Float[Array, " m"]:

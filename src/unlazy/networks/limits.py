@@ -211,17 +211,17 @@ class FixedFeatures(AbstractBlock):
 
     def kernel(self, x: b.Inputs, z: b.OtherInputs, up_x: b.Signals, up_z: b.OtherSignals) -> b.Overlap:
         """G(x, z) u(x)·u(z)."""
-        afresh = functools.partial(kernel_of, self.inner, raw_columns(x).T, raw_columns(z).T)
+        recompute = functools.partial(kernel_of, self.inner, raw_columns(x).T, raw_columns(z).T)
         if isinstance(self.linear, Weights):
             own = self.linear.kernel(self._parts(x, self.linear)[0], self._parts(z, self.linear)[0])
         elif isinstance(x, Places) and isinstance(z, Places):
-            own = self.linear.kernel(self.linear.at(x), self.linear.at(z), afresh)
+            own = self.linear.kernel(self.linear.at(x), self.linear.at(z), recompute)
         else:
-            own = afresh()
+            own = recompute()
         return spread_out(own) * overlap(up_x, up_z)
 
     def restored(self) -> Block | Limit:
-        """The block that it stands for, with the present parameters; a trained limit is again a limit."""
+        """The block that it stands for, with its current parameters; a trained limit is again a limit."""
         block, linear = self.inner, self.linear
         if isinstance(block, Block):
             if isinstance(linear, Gram):

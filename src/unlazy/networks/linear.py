@@ -170,9 +170,9 @@ class Gram(eqx.Module):
         """Give the effect of a change of B on h."""
         return -change @ self.at(x).rows.T
 
-    def kernel(self, x: Points, z: Points, afresh: Callable[[], Array]) -> Float[Array, "..."]:
-        """Give r G(x, z), how a signal on h(z) moves h(x); between test points G comes from ``afresh``."""
-        return like(self.unit, self.coefficients) * x.against(z, self.n, afresh).astype(self.coefficients.dtype)
+    def kernel(self, x: Points, z: Points, recompute: Callable[[], Array]) -> Float[Array, "..."]:
+        """Give r G(x, z), how a signal on h(z) moves h(x); between test points G comes from ``recompute``."""
+        return like(self.unit, self.coefficients) * x.against(z, self.n, recompute).astype(self.coefficients.dtype)
 
     def distance(self, start: Gram, bias: Number | None) -> Float[Array, " m"]:
         """Give |(w_j, b_j) - (w_j, b_j)(0)| = √(B_j G B_j^T), without building w; ``bias`` is R_b/R if any, r is R."""

@@ -248,7 +248,7 @@ class NeuronSum(Network):
             return self.restore().tangent_kernel(x, z)
         sigma, gram = self.activation, self.gram
 
-        def afresh() -> Array:  # between test points, which is rare
+        def recompute() -> Array:  # between test points, which is rare
             there = self.origin.anchored(gram.points)
             phi_x, phi_z = (there.embedding(raw_inputs(one)).astype(gram.gram.dtype) for one in (x, z))
             return there._linear().kernel(phi_x, phi_z, gram.unit)
@@ -260,7 +260,7 @@ class NeuronSum(Network):
 
         points = gram.at(x), gram.at(z)
         gates, values = sweep(body, self._neurons(), points, gram.layout)[1]
-        return assembled_kernel(gram.kernel(*points, afresh), gates, values, self._readout_rate)
+        return assembled_kernel(gram.kernel(*points, recompute), gates, values, self._readout_rate)
 
     def output_kernel(self, x: Batch, z: OtherBatch, output: int) -> Float[Array, "n p"]:
         """Return Θ of the network with one read-out only: it costs a k²-th of the whole."""

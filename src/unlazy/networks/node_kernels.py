@@ -103,9 +103,9 @@ def heavy_variances(scaling: Scaling, count: int | None = None, tail: float = 1e
             f"`asymmetrical(gamma, weights)`, not under {scaling}."
         )
     if count is not None and not 0 <= count <= _MOST:
-        raise UserError(f"The number of heavy nodes lies between 0 and {_MOST:,}, not at {count}.")
+        raise UserError(f"heavy = {count} is out of range: give a number of nodes from 0 to {_MOST:,}.")
     if not tail > 0:
-        raise UserError(f"The tail of the heavy nodes is bounded by a positive number, not by {tail:g}: try 1e-3.")
+        raise UserError(f"tail = {tail:g} is not positive: give a bound such as 1e-3.")
     if node.gamma == 1:
         return np.zeros(0), 1.0
     least = (tail / (1 - node.gamma)) ** 2

@@ -195,13 +195,13 @@ class Points(eqx.Module):
         # Usually these are all samples in their own order, and there is nothing to sort.
         return jax.lax.cond(jnp.all(index == jnp.arange(n)), lambda: each, sorted_in)
 
-    def against(self, other: Points, n: int, afresh: Callable[[], Array]) -> Array:
-        """Return the Gram matrix between these and other points; between test points it comes from ``afresh``."""
+    def against(self, other: Points, n: int, recompute: Callable[[], Array]) -> Array:
+        """Return the Gram matrix between these and other points; between test points it comes from ``recompute``."""
         if other.index is None:
             end = other.first + other.rows.shape[0]
-            return self.rows[:, other.first : end] if end <= n else afresh()
+            return self.rows[:, other.first : end] if end <= n else recompute()
         index = other.index
-        return jax.lax.cond(jnp.all(index < n), lambda: pick(self.rows, index, 1), afresh)
+        return jax.lax.cond(jnp.all(index < n), lambda: pick(self.rows, index, 1), recompute)
 
 
 def pick(array: Array, index: Int[Array, " q"], axis: int) -> Array:

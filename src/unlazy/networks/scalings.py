@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import zeta
 
 from unlazy._checked import Checked, checked
-from unlazy._errors import UserError
+from unlazy._errors import UserError, short
 
 
 class NodeWeights(Checked):
@@ -46,7 +46,7 @@ class Zipf(NodeWeights):
 
     def __check_init__(self) -> None:
         if not 0 < self.alpha < 1:
-            raise UserError(f"Zipf weights need 0 < alpha < 1 to be summable, not {self.alpha}.")
+            raise UserError(f"alpha = {self.alpha} is out of range: Zipf weights need 0 < alpha < 1 to be summable.")
 
     def first(self, m: int) -> np.ndarray:
         return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
@@ -69,7 +69,7 @@ class FirstNodes(NodeWeights):
 
     def __check_init__(self) -> None:
         if self.count < 1:
-            raise UserError(f"At least one node must carry weight, not {self.count}.")
+            raise UserError(f"count = {self.count} is too small: give the weights of at least one node.")
 
     def first(self, m: int) -> np.ndarray:
         return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
@@ -92,7 +92,9 @@ class GivenNodes(NodeWeights):
 
     def __check_init__(self) -> None:
         if not self.weights or min(self.weights) < 0 or not np.isfinite(self.weights).all() or sum(self.weights) == 0:
-            raise UserError("Node weights must be finite numbers >= 0, at least one of them positive.")
+            raise UserError(
+                f"weights = {short(self.weights)}: give a list of finite numbers >= 0, at least one of them positive."
+            )
 
     def first(self, m: int) -> np.ndarray:
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
@@ -120,7 +122,7 @@ class Asymmetrical(Checked):
 
     def __check_init__(self) -> None:
         if not 0 <= self.gamma <= 1:
-            raise UserError(f"The symmetric share gamma must lie in [0, 1], not {self.gamma}.")
+            raise UserError(f"gamma = {self.gamma} is out of range: the symmetric share lies in [0, 1].")
 
     def variances(self, m: int) -> np.ndarray:
         """λ_{m,j} for j = 1..m."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -43,7 +43,7 @@ Many = list[Float[Array, "..."]]  # an array for each block
 Path = list[Float[Array, "..."] | PreparedInputs]  # inputs, then what each block gives
 
 _MANY_INPUTS = 8  # from here on looking features up is cheaper than making them again
-_SHARE = 4  # of the machine's memory, at most one part in so many for features made once
+_SHARE = 4  # features that are computed once may take one part in this many of the memory
 
 
 class MeanFieldStack(Network):
@@ -171,7 +171,7 @@ class MeanFieldStack(Network):
         top = raw_columns(path[-1])
         one = jnp.eye(top.shape[0], dtype=top.dtype)[:, :, None]
         signals = [jnp.broadcast_to(one, (*one.shape[:2], top.shape[1]))]
-        for block, x in zip(self.blocks[:0:-1], path[-2:0:-1], strict=True):
+        for block, x in zip(cast("tuple[Block, ...]", self.blocks[:0:-1]), path[-2:0:-1], strict=True):
             signals.insert(0, block.back(x, signals[0]))
         return signals
 
@@ -226,7 +226,7 @@ class MeanFieldStack(Network):
             fixed = in_weights(first, data.points())
             network, make = self._with(fixed), lambda x: prepared.Features(x, fixed.features(x))
         if self.clip is None:
-            blocks = tuple(block.turned() if isinstance(block, Block) else block for block in network.blocks)
+            blocks = tuple(block.transposed() if isinstance(block, Block) else block for block in network.blocks)
             network = with_fields(network, blocks=blocks)
         return prepared.prepared_by(network, data, make)
 
@@ -301,7 +301,7 @@ class MeanFieldStack(Network):
         return with_fields(self, blocks=tuple(blocks))
 
     def sampled(self, *widths: int, key: PRNGKey) -> MeanFieldStack:
-        """Draw a network with so many neurons in its first blocks from this one's measures (ren2023 Definition A.1).
+        """Draw a network with ``widths`` neurons in its first blocks from this one's measures (ren2023 Definition A.1).
 
         All outputs of a block share the law of (w, b), so that its neurons (A_j, w_j, b_j) are rows to be drawn, with
         replacement, from those that are there, or from the law of a block of infinite width.

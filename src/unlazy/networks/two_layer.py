@@ -109,9 +109,12 @@ class TwoLayer(Network):
         key: PRNGKey | int,
     ) -> None:
         if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
-            raise UserError(f"A network needs at least one neuron, input and output, not {(width, inputs, outputs)}.")
+            given = f"width = {width}, inputs = {inputs}, outputs = {outputs}"
+            raise UserError(f"{given}: each must be at least 1; leave out outputs for a scalar function.")
         if scale < 0:
-            raise UserError(f"scale is the size of the weights at the start, a number >= 0, not {scale:g}.")
+            raise UserError(
+                f"scale = {scale:g} is negative: it is the size of the initial weights, give a number >= 0."
+            )
         if math.isfinite(embedding.size(inputs)):
             must_fit(
                 2.0 * width * embedding.size(inputs) * jnp.result_type(float).itemsize,

@@ -128,7 +128,7 @@ class TwoLayerLimit(Network):
         self.points = self.coefficients = self.anchor = self.v = self.start = None
         self.prepared = False
         if isinstance(start, str) and start not in ("gaussian", "zero"):
-            raise UserError(f"The light part starts 'gaussian', 'zero' or from a width m, not '{start}'.")
+            raise UserError(f"start = '{start}' is unknown: choose 'gaussian', 'zero' or a width m.")
         if start == "zero" or (share == 0 and isinstance(start, str)):
             return
         if isinstance(start, str):

@@ -3,8 +3,8 @@
 Weights come from `Layer.weights`, so all of this works for dense neurons, convolution channels and single
 kernels alike. Two vectors count as one direction where |cos| is above a ``threshold``, 0.95 by default (18 degrees).
 That is far from chance: two random vectors in R^d have |cos| > 0.95 with probability `chance`, 3e-5 for kernels of 3 x
-3 and 1e-13 for 5 x 5; and far from 1, where training ends, so that the exact value decides little once a layer has
-condensed.
+3 and 1e-13 for 5 x 5; and it is far from 1, which the cosines of a condensed layer approach, so that its exact value
+hardly matters.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Condensation(Probe):
     threshold
         The |cos| from which on two vectors have the same direction.
     floor
-        Vectors shorter than this fraction of the longest, such as kernels that a ReLU left behind, count in
+        Vectors shorter than this fraction of the longest, such as kernels on whose units a ReLU never opens, count in
         ``alive`` only.
     """
 

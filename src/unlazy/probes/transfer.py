@@ -23,7 +23,7 @@ _SPAN = 8  # largest ratio of numbers of features in a group: compiling costs ti
 
 
 class _Small(NamedTuple):
-    """The network that is trained on features: what it wants them multiplied by and how it starts, both given k."""
+    """The network that is trained on k features: by what it multiplies them, and how it starts."""
 
     factor: Callable[[Scalar], Scalar]
     start: Callable[[Scalar], PyTree]

@@ -13,7 +13,7 @@ import xarray as xr
 
 from unlazy._errors import UserError, usable
 from unlazy._files import recipe_table
-from unlazy.lab import Manifest, kept, read_run
+from unlazy.lab import Manifest, read_run, stored_certificates
 from unlazy.lab import gather as gather_sweep
 from unlazy.lab.manifest import SUFFIX
 from unlazy.report.diagnoses import Diagnosed, is_diagnosis, read_diagnosis
@@ -77,7 +77,7 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
             for one in sorted(path.glob(f"*{SUFFIX}")) if only is None else ():
                 contents.add_sweep(one)
             contents.files |= {one.stem.rpartition("-")[2]: one for one in runs}
-            for one in kept(path):
+            for one in stored_certificates(path):
                 contents.findings.setdefault(digest(one.recipe), []).extend(one.findings)
             contents.diagnoses += usable(sorted((path / "diagnoses").glob("*.json")), read_diagnosis).values()
         elif path.name.endswith(SUFFIX):

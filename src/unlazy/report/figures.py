@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from unlazy._errors import UserError
 from unlazy._files import replace, writing
 from unlazy.figures import Style, fit, plain, styled
+from unlazy.lab.manifest import SUFFIX
+from unlazy.lab.table import files
 from unlazy.papers import Panel, Results
 
 if TYPE_CHECKING:
@@ -26,20 +27,9 @@ _HEAD = ("plot", "title", "x_label", "y_label", "curve", "x", "y", "error", "val
 
 
 def own_runs(given: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Separate stored runs (files, or all in a folder) from other names, which are those of panels or papers."""
-    files, names = [], []
-    for name in given:
-        path = Path(name)
-        if path.is_dir():
-            inside = sorted(path.glob("*.nc"))
-            if not inside:
-                raise UserError(f"There are no stored runs (.nc) in the folder '{path}': give another folder.")
-            files += inside
-        elif path.suffix == ".nc":
-            files.append(path)
-        else:
-            names.append(name)
-    return list(dict.fromkeys(files)), names
+    """Separate stored runs (files, folders and sweeps) from other names, which are those of panels or papers."""
+    own = [name for name in given if Path(name).is_dir() or name.endswith((".nc", SUFFIX))]
+    return files(own), [name for name in given if name not in own]
 
 
 def draw(panel: Panel, results: Results, style: Style = "screen") -> Figure:

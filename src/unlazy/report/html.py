@@ -68,7 +68,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
 
 
 def page(contents: Contents, own: Sequence[Family], swept: Sequence[Swept] = (), frames: int = _FRAMES[0]) -> str:
-    """Return the report as text, with films of so many frames."""
+    """Return the report as text, with films of this number of frames."""
     papers: dict[str, list[dict[str, Any]]] = {}
     for index, record in enumerate(contents.records):
         papers.setdefault(record.paper, []).append(_panel(record, contents, index, frames))

@@ -252,7 +252,7 @@ def read_record(path: Path) -> Record:
 
 
 def _updated(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a record in the present format."""
+    """Return the content of a record in the current format."""
     for claim in content.get("claims", ()):
         if "holds" in claim:  # written before there were four outcomes
             claim["judged"] = msgspec.to_builtins(certain(claim.pop("holds"), EARLIER_RULES))

@@ -19,11 +19,11 @@ import tomli_w
 import xarray as xr
 
 from unlazy import figures
-from unlazy._files import spoken
+from unlazy._files import in_words
 from unlazy.figures.comparison import DEFAULT
 from unlazy.figures.style import MOST_COLOURS, evenly, logarithmic, rounding
 from unlazy.lab.fields import with_field
-from unlazy.lab.gathering import MISSING, combine
+from unlazy.lab.gathering import MADE_BY, MISSING, combine
 from unlazy.lab.manifest import Manifest, words
 from unlazy.lab.sweep import VARIABLE
 from unlazy.report.contents import Contents
@@ -67,8 +67,7 @@ class Swept:
     @property
     def made_by(self) -> dict[str, str]:
         """The versions and machines."""
-        names = ("versions", "python", "commit", "device", "machine", "method")
-        return {name: str(self.runs.attrs[name]) for name in names if self.runs.attrs.get(name)}
+        return {name: str(self.runs.attrs[name]) for name in MADE_BY if self.runs.attrs.get(name)}
 
     @property
     def _dims(self) -> tuple[str, ...]:
@@ -182,7 +181,7 @@ class Swept:
                 kept[:, 0] &= np.abs(mean[:, 0]) > rounding(later)
                 finite = mean[kept]
             spread = {"low": _packed(low), "high": _packed(high)} if seeds else {}
-            described = {"name": name, "label": spoken(name), "log": logarithmic(finite)}
+            described = {"name": name, "label": in_words(name), "log": logarithmic(finite)}
             probes.append(described | {"mean": _packed(mean)} | spread)
         times = self.runs["time"]
         shared = times.ndim == 1

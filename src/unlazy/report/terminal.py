@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from math import isfinite
 from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unlazy._plain import finite_or_none
 from unlazy._signals import note_progress
 from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
@@ -99,7 +99,7 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         # Means over seeds and entries; what was observed at the end only has no time.
         last = {str(one): float(values.mean()) for one, values in result.isel(time=-1).data_vars.items()}
         if as_json:
-            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": _finite(last)}
+            summary = {"run": str(path), "status": status, "seconds": round(seconds, 2), "last": _for_json(last)}
             summaries.append(summary | {"nonfinite": [one for one in marked.split(", ") if one]})
             continue
         rows = [[one, f"{value:.6g}"] for one, value in last.items()]
@@ -118,9 +118,8 @@ def print_runs(runs: Sequence[tuple[xr.Dataset, str, Path]], as_json: bool) -> N
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
 
 
-def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Replace NaN and infinity by None, because JSON has neither."""
-    return {name: value if isfinite(value) else None for name, value in values.items()}
+def _for_json(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: finite_or_none(value) for name, value in values.items()}
 
 
 def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, as_json: bool) -> None:
@@ -134,7 +133,7 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
     ]
     path, _ = sweep.manifest(store, points)
     if as_json:
-        plain = [row | {"last": _finite(row["last"])} for row in rows]
+        plain = [row | {"last": _for_json(row["last"])} for row in rows]
         print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
         return
     head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
@@ -221,7 +220,13 @@ def print_benchmarks(tables: list[list[dict[str, Any]]], as_json: bool) -> None:
                     head = row.get("name", "")
                     print_table([str(head), ""], [[_words(key), _cell(row[key])] for key in columns if key != "name"])
             else:
+                # Text that is the same in all rows, such as the name of the baseline, is printed once.
+                common = [key for key in columns if len(rows) > 1 and len({str(row[key]) for row in rows}) == 1]
+                common = [key for key in common if isinstance(rows[0][key], str)]
+                columns = [key for key in columns if key not in common]
                 print_table([_words(key) for key in columns], [[_cell(row[key]) for key in columns] for row in rows])
+                for key in common:
+                    print(f"{_words(key)}: {rows[0][key]}")
             print()
 
 
@@ -234,7 +239,7 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def telling(screen: Console) -> Iterator[Display]:
+def progress_display(screen: Console) -> Iterator[Display]:
     """Show progress on a terminal: a line for each of a few runs, or one for all and one for each that is computed."""
     with progress_bars(screen, disable=not screen.is_terminal, speed_estimate_period=_LONG) as bars:
         yield Display(bars)

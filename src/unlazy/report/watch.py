@@ -27,6 +27,7 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._files import reason
+from unlazy._plain import finite_or_none
 from unlazy.figures import rank, rounding
 from unlazy.figures.style import logarithmic
 from unlazy.flows import read_checkpoint
@@ -120,8 +121,8 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
 
 
 def _running(note: Note, file: str, now: float) -> Job:
-    share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.told)
-    times = (note.clock, note.end, note.told - note.begun, None if note.ended else note.seconds_left, silent)
+    share, silent = min(1.0, max(0.0, note.share)), max(0.0, now - note.written)
+    times = (note.clock, note.end, note.written - note.begun, None if note.ended else note.seconds_left, silent)
     state = "killed" if note.ended else "running"
     return Job(note.name, file, state, share, *times, _curves(note.times, note.observed))
 
@@ -156,7 +157,7 @@ def _read(path: Path, _: int) -> Job:
     run = read_run(path)
     state = ", ".join(sorted(set(statuses(run))))
     means = {str(name): one.values.mean(axis=0) for name, one in run.items() if one.dims == ("seed", "time")}
-    seen = {name: [float(one) if math.isfinite(one) else None for one in mean] for name, mean in means.items()}
+    seen = {name: list(map(finite_or_none, mean)) for name, mean in means.items()}
     times = run["time"].values
     last, seconds = float(times[-1]), float(run.attrs.get("seconds", 0.0))
     name = str(run.attrs.get("name") or path.stem)

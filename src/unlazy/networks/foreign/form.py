@@ -61,7 +61,7 @@ class Form(abc.ABC):
     def read(self, given: Any, parameters: PyTree, constants: PyTree) -> tuple[PyTree, PyTree]:
         """Return parameters and constants of a model of the same form, or of its parameters alone.
 
-        ``parameters`` and ``constants`` are the present ones, for what is not given.
+        ``parameters`` and ``constants`` are the current ones, for what is not given.
         """
 
 
@@ -110,7 +110,7 @@ def like(given: PyTree, present: PyTree, what: str) -> PyTree:
     for (path, before), (_, now) in zip(old[0], new[0], strict=True):
         if np.shape(before) != np.shape(now):
             raise UserError(
-                f"'{leaf_name(path)}' has shape {np.shape(now)}, where {np.shape(before)} was wanted: this is not "
+                f"'{leaf_name(path)}' has shape {np.shape(now)}, where {np.shape(before)} was expected: this is not "
                 f"{what} that was wrapped."
             )
     return jax.tree.map(

@@ -64,8 +64,8 @@ def _checked(chosen: dict[str, Any]) -> tuple[float, ...]:
     for name, value in chosen.items():
         if np.ndim(value) != 0:
             raise UserError(
-                f"The rate of '{name}' is an array of shape {np.shape(value)}, where one number was wanted: parameters "
-                "are frozen as whole arrays."
+                f"The rate of '{name}' is an array of shape {np.shape(value)}, where one number was expected: "
+                "parameters are frozen as whole arrays."
             )
         try:
             number = float(value)
@@ -73,7 +73,7 @@ def _checked(chosen: dict[str, Any]) -> tuple[float, ...]:
             number = math.nan
         if not (math.isfinite(number) and number >= 0):
             raise UserError(
-                f"The rate of '{name}' is {short(value)}, where a number >= 0 was wanted: 0 or False freezes it."
+                f"The rate of '{name}' is {short(value)}, where a number >= 0 was expected: 0 or False freezes it."
             )
         found.append(number)
     if not any(found):

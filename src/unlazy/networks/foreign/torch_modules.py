@@ -73,6 +73,7 @@ class TorchNetwork(Network):
     integer_inputs: bool = eqx.field(static=True, default=False)
     squeeze: bool = eqx.field(static=True, default=True)
     registered: ClassVar[bool] = False  # made by `wrap`
+    traceable: ClassVar[bool] = False
 
     @classmethod
     def of(
@@ -243,7 +244,7 @@ class TorchNetwork(Network):
             shape = tuple(f.shape) if hasattr(f, "shape") else type(f).__name__
             raise UserError(
                 f"{self.name} gives outputs of shape {shape} on a batch of shape {tuple(points.shape)}, where (n,) or "
-                "(n, k) was wanted: flatten them, or pick one position, in a module that you wrap."
+                "(n, k) was expected: flatten them, or pick one position, in a module that you wrap."
             )
         return f[:, 0] if self.squeeze and f.ndim == 2 and f.shape[1] == 1 else f
 

@@ -85,7 +85,7 @@ def wrap(
     Returns
     -------
     Wrapped or TorchNetwork
-        The network. Its attribute ``model`` is the model as it was given, with the present parameters.
+        The network. Its attribute ``model`` is the model as it was given, with the current parameters.
 
     Examples
     --------
@@ -135,7 +135,9 @@ def as_network(made: Any, name: str = "model") -> Network:
     try:
         return wrap(made)
     except UserError as error:
-        raise UserError(f"'{name}' made {article(type(made).__name__)}, where a network was wanted. {error}") from None
+        raise UserError(
+            f"'{name}' made {article(type(made).__name__)}, where a network was expected. {error}"
+        ) from None
 
 
 as_network.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes networks of others

@@ -73,7 +73,7 @@ class Wrapped(Network):
 
     @property
     def model(self) -> Any:
-        """The model as it was given to `wrap`, with the present parameters."""
+        """The model as it was given to `wrap`, with the current parameters."""
         return self.form.model(self.parameters, self.constants)
 
     def with_model(self, given: Any) -> Wrapped:
@@ -158,15 +158,15 @@ class Wrapped(Network):
                 return f"cannot be called on {what} ({type(error).__name__}: {said}): {_advice(error)}."
             if not hasattr(made, "shape"):
                 kind = type(made).__name__
-                return f"returns {kind} on {what}, where one array was wanted: wrap a function that picks it."
+                return f"returns {kind} on {what}, where one array was expected: wrap a function that picks it."
             expected, ranks = ("(n,) or (n, k)", (1, 2)) if batched else ("() or (k,)", (0, 1))
             if made.ndim not in ranks or (batched and made.shape[0] != shape[0]):
                 return (
-                    f"gives outputs of shape {made.shape} on {what}, where {expected} was wanted: "
+                    f"gives outputs of shape {made.shape} on {what}, where {expected} was expected: "
                     "flatten them, or pick one position, in a function that you wrap."
                 )
             if not jnp.issubdtype(made.dtype, jnp.floating):
-                return f"gives outputs of type {made.dtype} on {what}, where real numbers were wanted."
+                return f"gives outputs of type {made.dtype} on {what}, where real numbers were expected."
         return None
 
 

@@ -1,5 +1,0 @@
-"""python -m unlazy.cli."""
-
-from unlazy.cli import main
-
-main()
