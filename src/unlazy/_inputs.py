@@ -71,6 +71,27 @@ def as_floats(what: str, value: Any) -> Array:
     )
 
 
+def in_precision(what: str, values: Array, dtype: Any) -> Array:
+    """Convert floating-point numbers to another precision; refuse numbers that it would make 0 or infinite.
+
+    Parameters
+    ----------
+    what
+        What they are, for messages.
+    values, dtype
+        The numbers, and the type of the precision.
+    """
+    made, limits = values.astype(dtype), jnp.finfo(dtype)
+    if made.dtype.itemsize < values.dtype.itemsize and values.size and not isinstance(values, Tracer):
+        largest = float(np.max(np.abs(np.asarray(values))))
+        if 0 < largest < float(limits.tiny) or float(limits.max) < largest < np.inf:
+            raise UserError(
+                f"{what} has numbers of the size {largest:.3g}, and {limits.dtype} holds {limits.tiny:.2g} to "
+                f"{limits.max:.2g}: rescale them, or use float64."
+            )
+    return made
+
+
 def like(number: Number, array: Array) -> Any:
     """Return a number in the precision of an array that it is combined with; Python's numbers adapt by themselves.
 

@@ -12,7 +12,7 @@ from unlazy._errors import UserError
 from unlazy.flows import Method, State, to_xarray
 from unlazy.flows.state import Attempt
 from unlazy.lab import Lab
-from unlazy.lab.recipe import parse
+from unlazy.lab.recipe import _cast, instantiate, parse
 from unlazy.losses import Loss, Squared
 
 DATA = unlazy.data.random_labels(5, 3, key=0)
@@ -162,3 +162,23 @@ def test_half_precision_is_refused():
 def test_too_many_times_are_refused():
     with pytest.raises(UserError, match="count"):
         parse({"data": "two-sided-step", "network": "two-layer", "times": {"end": 1.0, "count": 2**32}})
+
+
+@pytest.mark.parametrize("scale", [1e-42, 1e42])
+def test_a_start_that_float32_cannot_hold_is_refused_in_a_recipe(scale):
+    """Networks of recipes are drawn in float64, where they are not zero yet."""
+    network = {"kind": "two-layer", "width": 4, "scale": scale}
+    table = {"data": {"kind": "random-labels", "n": 4, "d": 3}, "network": network, "times": [0.0, 1.0]}
+    assert instantiate(parse(table)).networks[0].w.dtype == "float64"
+    with pytest.raises(UserError, match=r"network: w at the start .*float32 holds"):
+        instantiate(parse(table | {"dtype": "float32"}))
+    convolutional = unlazy.ConvNet((2,), 2, image=(1, 3, 3), scale=1e-42, key=0)
+    with pytest.raises(UserError, match=r"kernels.* of the size"):
+        _cast(convolutional, "float32")
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_data_that_float32_cannot_hold_are_refused(factor):
+    with pytest.raises(UserError, match=r"x of data set 'data' .*rescale them, or use float64"):
+        unlazy.Dataset(factor * np.ones((4, 3)), np.ones(4)).astype("float32")
+    assert unlazy.Dataset(factor * np.ones((4, 3)), np.zeros(4)).astype("float64").x[0, 0] == factor

@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy._files import atomic_write, reason
 from unlazy.flows import OnlyAtEnd
-from unlazy.lab import Store, parse, provenance, read_run
+from unlazy.lab import Lab, Store, made_by, parse, provenance, read_run
 from unlazy.lab.identity import Identity
 from unlazy.lab.store import assemble
 from unlazy.lab.tracks import Track
@@ -220,3 +221,40 @@ def test_reasons_are_the_systems_own_words():
     assert reason(OSError(28, "No space left on device")) == "No space left on device"
     assert reason(OSError("unable to lock file")) == "unable to lock file"
     assert reason(RuntimeError()) == "RuntimeError"
+
+
+def test_a_commit_is_that_of_this_file_and_not_of_a_project_around_it(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", *identity, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    file = tmp_path / "site-packages" / "made_by.py"
+    file.parent.mkdir()
+    file.write_text("")
+    git("init")
+    (tmp_path / "own.py").write_text("")
+    git("add", "own.py")
+    git("commit", "-m", "Another project")
+    monkeypatch.setattr(made_by, "__file__", str(file))
+    assert made_by._commit.__wrapped__() == "unknown"
+    git("add", "site-packages")
+    git("commit", "-m", "Its own project")
+    assert made_by._commit.__wrapped__() == git("rev-parse", "--short=12", "HEAD").stdout.strip()
+
+
+def test_a_folder_that_cannot_be_written_to_can_be_read(tmp_path, table, monkeypatch):
+    known, new = parse(table), parse(table | {"seed": 9})
+    stored = Lab(tmp_path).run(known)
+    before = sorted(tmp_path.rglob("*"))
+
+    def refuse(folder, what, option):
+        raise UserError(f"{what} cannot be written to '{folder}': choose another {option}.")
+
+    monkeypatch.setattr("unlazy.lab.store.writable", refuse)
+    monkeypatch.setattr("unlazy.lab.claims.create", refuse)
+    xr.testing.assert_identical(Lab(tmp_path).run(known), stored)
+    assert Lab(tmp_path).run_all([known]).keys() == {known.name}
+    assert len(Lab(tmp_path).trajectories(known)) == known.seeds
+    with pytest.raises(UserError, match="cannot be written"):
+        Lab(tmp_path).run(new)
+    assert sorted(tmp_path.rglob("*")) == before

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, article, short, suggest
-from unlazy._inputs import as_floats, as_key
+from unlazy._inputs import as_floats, as_key, in_precision
 from unlazy._memory import must_fit
 from unlazy._types import Count, Inputs, KeyLike, Outputs, PRNGKey
 from unlazy.data import checks
@@ -146,7 +146,12 @@ class Dataset(Checked):
             known = False
         if not known:
             raise UserError(f"dtype = {short(dtype)} is not a type that flows compute in: give 'float32' or 'float64'.")
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), self)
+        return jax.tree_util.tree_map_with_path(
+            lambda path, leaf: in_precision(
+                f"{jax.tree_util.keystr(path).lstrip('.')} of data set '{self.name}'", leaf, dtype
+            ),
+            self,
+        )
 
     def check(self) -> None:
         """Raise a `UserError` that names the array, if any entry is NaN or infinite."""

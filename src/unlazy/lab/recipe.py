@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from unlazy._errors import UserError, short
+from unlazy._inputs import in_precision
 from unlazy._plain import parse_toml, read_text
 from unlazy._registry import kebab
 from unlazy._types import PRNGKey
@@ -284,4 +285,9 @@ def _keys(seed: int) -> Any:
 
 
 def _cast(network: Network, dtype: str) -> Network:
-    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, network)
+    def cast(path: Any, leaf: Any) -> Any:
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        return in_precision(f"network: {jax.tree_util.keystr(path).lstrip('.')} at the start", leaf, dtype)
+
+    return jax.tree_util.tree_map_with_path(cast, network)
