@@ -60,3 +60,9 @@ def short(value: Any) -> str:
     """Show a value in at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def first_line(error: BaseException) -> str:
+    """Show the kind of an error that is not ours and the first line of its message, in at most 160 characters."""
+    text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}".removesuffix(": ")
+    return text if len(text) <= 160 else text[:157] + "..."

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from unlazy import _registry
-from unlazy._errors import UserError, suggest
+from unlazy._errors import UserError, short, suggest
 from unlazy._files import cache, replace
 from unlazy._registry import KINDS, find, kebab, members, plugins
 
@@ -167,5 +167,5 @@ def describe_one(kind: str, name: str) -> dict[str, Any]:
     known = listing()[kind]
     found = known.get(name if KINDS[kind].keyed else kebab(name))
     if found is None:
-        raise UserError(f"There is no {KINDS[kind].noun} called '{name}'. {suggest(name, known)}")
+        raise UserError(f"There is no {KINDS[kind].noun} called {short(name)}. {suggest(name, known)}")
     return found

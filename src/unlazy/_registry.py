@@ -26,7 +26,7 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
-from unlazy._errors import UserError, article, short, suggest
+from unlazy._errors import UserError, article, first_line, short, suggest
 
 GROUP, VARIABLE = "unlazy", "UNLAZY_PLUGINS"
 PAPERS = "unlazy.papers"  # each paper's folder may hold members of any kind
@@ -105,11 +105,6 @@ def base_of(kind: str) -> type:
     return _base(KINDS[kind].base)
 
 
-@functools.cache
-def _base(reference: str) -> type:
-    return load(reference)
-
-
 def kind_of(base: type) -> str | None:
     """Return the kind whose base class is ``base`` or one of its bases; None if there is none."""
     for name, kind in KINDS.items():
@@ -133,7 +128,7 @@ def load(reference: str) -> Any:
                 "current folder, beside the recipe or on PYTHONPATH."
             ) from None
         raise UserError(
-            f"The module '{module_name}', which '{reference}' names, cannot be imported ({_reason(error)}): "
+            f"The module '{module_name}', which '{reference}' names, cannot be imported ({first_line(error)}): "
             f"see the whole error with: python -c 'import {module_name}'."
         ) from error
     for part in path.split("."):
@@ -143,6 +138,9 @@ def load(reference: str) -> Any:
             raise UserError(f"There is no '{part}' in '{module_name}', which '{reference}' names. {near}".strip())
         found = getattr(found, part)
     return found
+
+
+_base = functools.cache(load)
 
 
 def parameters(member: Any) -> dict[str, inspect.Parameter]:
@@ -158,13 +156,6 @@ def parameters(member: Any) -> dict[str, inspect.Parameter]:
 @functools.cache
 def _signature(member: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(member).parameters
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-# ---------------------------------------------------------------- members
 
 
 def modules(package: ModuleType, missing: Callable[[str, BaseException], None] | None = None) -> list[ModuleType]:
@@ -237,7 +228,7 @@ def _plugin_modules(names: tuple[str, ...]) -> list[ModuleType]:
     found: list[ModuleType] = []
 
     def missing(name: str, error: BaseException) -> None:
-        _warn(names, f"the plug-in '{name}' cannot be imported and is left out ({_reason(error)}).")
+        _warn(names, f"the plug-in '{name}' cannot be imported and is left out ({first_line(error)}).")
 
     for name in names:
         try:
@@ -275,7 +266,7 @@ def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]
     found, places = dict(known), modules(importlib.import_module(package))
     if not KINDS[kind].keyed:  # the helpers of theorems return networks and probes
         places = [place for place in places if ".theorems" not in place.__name__]
-    for name, member in _named(places, kind, base_of(kind)):
+    for name, member in _named(places, kind):
         if not _added(found, name, member):
             raise ValueError(f"Two members of {package} are called '{name}': rename one of them.")
     return found
@@ -285,7 +276,7 @@ def _collected(kind: str, package: str, known: dict[str, Any]) -> dict[str, Any]
 def _members(kind: str, names: tuple[str, ...]) -> dict[str, Any]:
     found = _collected(kind, PAPERS, _own(kind))
     taken = {id(member) for member in found.values()}
-    for name, member in _named(_plugin_modules(names), kind, base_of(kind)):
+    for name, member in _named(_plugin_modules(names), kind):
         if id(member) not in taken and not _added(found, name, member):
             where = getattr(member, "__module__", type(member).__module__)
             _warn(names, f"the {KINDS[kind].noun} '{name}' of {where} is hidden by another of that name: rename it.")
@@ -300,8 +291,8 @@ def _added(found: dict[str, Any], name: str, member: Any) -> bool:
     return known is member or (inspect.isclass(member) and isinstance(known, member))
 
 
-def _named(found: list[ModuleType], kind: str, base: type) -> Iterator[tuple[str, Any]]:
-    for name, member in walk(found, base):
+def _named(found: list[ModuleType], kind: str) -> Iterator[tuple[str, Any]]:
+    for name, member in walk(found, base_of(kind)):
         if not KINDS[kind].keyed:
             yield kebab(name), member
         elif isinstance(key := getattr(member, "key", None), str):  # else a family, whose instances have keys
@@ -320,13 +311,9 @@ def find(kind: str, name: str) -> Any:
         return _own(kind)[key]
     known = members(kind)
     if key not in known:
-        module, _, thing = name.rpartition(".")
-        own = f" One of your own is written '{module}:{thing}'." if module else ""
-        raise UserError(f"There is no {noun_of(kind)} called '{name}'. {suggest(kebab(name), known)}{own}")
+        own = f" One of your own is written {short(':'.join(name.rsplit('.', 1)))}." if "." in name else ""
+        raise UserError(f"There is no {noun_of(kind)} called {short(name)}. {suggest(kebab(name), known)}{own}")
     return known[key]
-
-
-# ---------------------------------------------------------------- from an argument to a member
 
 
 def resolve(kind: str, value: Any) -> Any:
@@ -385,10 +372,8 @@ def finish(kind: str, made: Any, called: str) -> Any:
         return made
     if asked.plain and not asked.leading:
         return load(asked.plain)(made, name=called)
-    raise UserError(
-        f"'{called}' made {article(type(made).__name__)}, where {article(asked.noun)} was expected: return an instance "
-        f"of {base.__name__}."
-    )
+    got, noun = article(type(made).__name__), article(asked.noun)
+    raise UserError(f"'{called}' made {got}, where {noun} was expected: return an instance of {base.__name__}.")
 
 
 def choose(kind: str, name: str | None = None) -> list[Any]:
@@ -406,6 +391,6 @@ def choose(kind: str, name: str | None = None) -> list[Any]:
     known = members(kind)
     chosen = [key for key in known if name is None or key == name or key.partition("/")[0] == name]
     if not chosen and name is not None:
-        papers = {key.partition("/")[0] for key in known}
-        raise UserError(f"There is no {noun_of(kind)} or paper called '{name}'. {suggest(name, [*known, *papers])}")
+        near = suggest(name, [*known, *{key.partition("/")[0] for key in known}])
+        raise UserError(f"There is no {noun_of(kind)} or paper called {short(name)}. {near}")
     return [resolve(kind, known[key]) for key in chosen]

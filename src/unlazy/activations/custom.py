@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, first_line, short
 from unlazy.activations._base import Activation, ActiveInterval, sample
 from unlazy.activations.gaussian import Values
 
@@ -56,11 +56,15 @@ class Custom(Activation):
         try:
             got = jax.eval_shape(self.function, given)
         except Exception as error:
-            raise UserError(f"{self.function} fails on a float32 array of shape (2, 3): {error}") from error
+            raise UserError(
+                f"{short(self.function)} fails on a float32 array of shape (2, 3) ({first_line(error)}): give a "
+                "function that acts elementwise on arrays, written with jax.numpy."
+            ) from error
         if getattr(got, "shape", None) != given.shape or got.dtype != given.dtype:
             raise UserError(
-                f"{self.function} returns {got} for a float32 array of shape (2, 3): an activation acts elementwise "
-                "and must keep shape and dtype. Python numbers instead of arrays inside the function keep the dtype."
+                f"{short(self.function)} returns {short(got)} for a float32 array of shape (2, 3): an activation acts "
+                "elementwise and must keep shape and dtype. Python numbers instead of arrays inside the function keep "
+                "the dtype."
             )
 
     def _off_kinks(self, h: Values, value: Values) -> Values:

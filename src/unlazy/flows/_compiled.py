@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import AxisType
 from jaxtyping import Array
 
-from unlazy._errors import UserError, article
+from unlazy._errors import UserError, article, first_line, short
 from unlazy._memory import GIB, must_fit, total
 from unlazy._types import PyTree
 from unlazy.data import Dataset
@@ -207,7 +207,7 @@ def observed(
     def observe(loss: Loss, known: Any, now: PyTree, first: PyTree, frozen: PyTree, data: Samples, raw: Dataset) -> Any:
         here, start = eqx.combine(now, frozen), eqx.combine(first, frozen)
         obs = Observation(here, start, raw, loss, data.x, data.x_test, known)
-        results = {name: probe(obs) for name, probe in probes.items()}
+        results = {name: _evaluated(name, probe, obs) for name, probe in probes.items()}
         if requested is not None:
             requested[:] = obs.requested
         return jax.tree.map(jnp.asarray, results)
@@ -216,6 +216,15 @@ def observed(
 
 
 observe_runs = eqx.filter_jit(observed)
+
+
+def _evaluated(name: str, probe: Observe, obs: Observation) -> PyTree:
+    try:
+        return probe(obs)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"The probe {short(name)} fails ({first_line(error)}): see what it does with obs.") from error
 
 
 def fits_vmap(method: Method, network: Network) -> bool:

@@ -241,7 +241,7 @@ def _kinds(small: dict[str, Any], large: dict[str, Any]) -> dict[str, Kind]:
         for name, one in small.items()
         if FORWARD in one
     }
-    found = {name: kinds[both] for name, both in grown.items() if both in kinds}
+    found: dict[str, Kind] = {name: kinds[both] for name, both in grown.items() if both in kinds}
     if not found:
         raise UserError("No weight of this model grows with the width and can be checked: let make use its width.")
     return found

@@ -132,7 +132,7 @@ def find_maker(kind: str | type, name: str) -> Any:
     if kebab(name) not in known:
         near = f"{suggest(kebab(name), known)} " if known else ""
         raise UserError(
-            f"There is no {noun_of(kind)} called '{name}'. {near}Others are written as 'package.module:Thing'."
+            f"There is no {noun_of(kind)} called {short(name)}. {near}Others are written as 'package.module:Thing'."
         )
     return known[kebab(name)]
 

@@ -205,8 +205,8 @@ class StartConcentrates(WithProbability[s.Model]):
             "printed width": 8 * setting.n * math.log(setting.n / self.delta) / (setting.kappa * setting.d),
         }
         why = (
-            f"eig_min(Θ) is {whole:.3g}, and {part:.3g} for its symmetric part; both are to be above γ κ_n / 2 = "
-            f"{bound:.3g}."
+            f"The smallest eigenvalue of Θ is {whole:.3g}, and {part:.3g} for its symmetric part; both are to be above "
+            f"γ κ_n / 2 = {bound:.3g}."
         )
         return Finding.judge(holds, why, part / bound, numbers)
 

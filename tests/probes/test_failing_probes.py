@@ -1,0 +1,25 @@
+"""Probes of users that fail: one sentence, in Python and on the command line."""
+
+import numpy as np
+import pytest
+
+import unlazy
+from unlazy._errors import UserError
+
+DATA = unlazy.Dataset(np.ones((3, 2)), np.ones(3))
+
+
+def misspelt(obs):
+    return obs.outptus
+
+
+def test_a_probe_that_fails_is_named_with_the_error():
+    with pytest.raises(UserError, match="The probe 'misspelt' fails \\(AttributeError: .*outptus") as caught:
+        unlazy.Descent(rate=0.1)(unlazy.TwoLayer(4, 2, key=0), DATA, [0, 1.0], [misspelt])
+    assert isinstance(caught.value.__cause__, AttributeError)
+
+
+def test_a_long_name_is_shortened():
+    with pytest.raises(UserError) as caught:
+        unlazy.TwoLayer(4, 2, activation="a" * 1000, key=0)
+    assert len(str(caught.value)) < 500
