@@ -14,7 +14,7 @@ def misspelt(obs):
 
 
 def test_a_probe_that_fails_is_named_with_the_error():
-    with pytest.raises(UserError, match="The probe 'misspelt' fails \\(AttributeError: .*outptus") as caught:
+    with pytest.raises(UserError, match=r"The probe 'misspelt' fails \(AttributeError: .*outptus") as caught:
         unlazy.Descent(rate=0.1)(unlazy.TwoLayer(4, 2, key=0), DATA, [0, 1.0], [misspelt])
     assert isinstance(caught.value.__cause__, AttributeError)
 
