@@ -23,8 +23,8 @@ TwoLayer("8", 3, key=0) -> width
 TwoLayer(True, 3, key=0) -> width
 TwoLayer(None, 3, key=0) -> width
 TwoLayer([4], 3, key=0) -> width
-TwoLayer(0, 3, key=0) -> neuron
-TwoLayer(-1, 3, key=0) -> neuron
+TwoLayer(0, 3, key=0) -> width = 0
+TwoLayer(-1, 3, key=0) -> width = -1
 TwoLayer(NAN, 3, key=0) -> width
 TwoLayer(INF, 3, key=0) -> width
 TwoLayer(1j, 3, key=0) -> width
@@ -52,7 +52,7 @@ TwoLayer(4, 3, embedding="nowhere", key=0) -> nowhere
 TwoLayer(4, 3, readout=NAN, key=0) -> readout
 TwoLayer(4, 3, readout=INF, key=0) -> readout
 TwoLayer(4, 3, readout="1", key=0) -> readout
-TwoLayer(4, 3, readout=[1.0, 2.0], key=0) -> Read-outs
+TwoLayer(4, 3, readout=[1.0, 2.0], key=0) -> readout
 TwoLayer(4, 3, readout=np.array([1.0, NAN, 1.0, 1.0]), key=0) -> readout
 TwoLayer(4, 3, weights=1.0, key=0) -> weights
 TwoLayer(4, 3, bias=3, key=0) -> bias

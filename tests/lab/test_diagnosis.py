@@ -71,6 +71,7 @@ def test_one_width_is_undecided():
     found = diagnose(linear, DATA, [4], until=1.0, seeds=2)
     assert found.answer is Answer.UNDECIDED
     assert "one width" in found.whole.reason
+    assert diagnose(linear, (DATA.x, DATA.y), [4], until=1.0, seeds=2).layers == found.layers
 
 
 def nan_model(width, key):
@@ -342,6 +343,8 @@ def test_two_checkpoints():
     assert list(found.layers) == ["layers.0.weight"]
     assert diagnose(before, before, DATA).answer is Answer.TRIVIAL
     assert diagnose(before.model, after.model, DATA).to_dict() == found.to_dict()  # they are wrapped
+    arrays = diagnose(before, after, (DATA.x, DATA.y))
+    assert arrays.whole.measured["kernel drift"].last == found.whole.measured["kernel drift"].last
 
 
 def test_checkpoints_that_cannot_be_compared():

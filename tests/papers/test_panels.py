@@ -429,7 +429,7 @@ def test_a_panel_of_the_users_own_is_reproduced(outside, tmp_path):
 
 
 def test_what_is_not_a_panel_is_refused_in_a_sentence(outside):
-    with pytest.raises(UserError, match="where a panel was wanted"):
+    with pytest.raises(UserError, match="where a panel was expected"):
         choose("my_panels:half")
     with pytest.raises(UserError, match="my_panels"):
         choose("my_panels:missing")

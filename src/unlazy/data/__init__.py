@@ -19,7 +19,7 @@ data set, write a function: recipes find every public function, in a public modu
 is annotated to return a ``Dataset``. `reads` declares which of its options name files.
 """
 
-from unlazy.data._base import Dataset, Source, as_dataset, one_hot, reads, split
+from unlazy.data._base import DataLike, Dataset, Source, as_dataset, one_hot, reads, split
 from unlazy.data.download import at_hand
 from unlazy.data.files import csv, npz
 from unlazy.data.images import cifar10, digits, mnist
@@ -36,6 +36,7 @@ from unlazy.data.synthetic import (
 from unlazy.data.tabular import airfoil, concrete, energy, plant
 
 __all__ = [
+    "DataLike",
     "Dataset",
     "Source",
     "airfoil",

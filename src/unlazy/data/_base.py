@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -260,6 +260,9 @@ def split(x: Inputs, y: Outputs, shares: tuple[float, float, float], *, name: st
         Random key of the shuffle.
     """
     return divided(np.asarray(x), np.asarray(y), cut(x.shape[0], shares, key=key), name=name)
+
+
+DataLike: TypeAlias = Dataset | tuple[Any, ...] | Mapping[str, Any]  # what as_dataset takes
 
 
 def as_dataset(value: Any, name: str = "data") -> Dataset:

@@ -14,7 +14,7 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError, short
 from unlazy._types import PyTree
-from unlazy.data import Dataset, as_dataset
+from unlazy.data import DataLike, as_dataset
 from unlazy.flows._compiled import check_outputs
 from unlazy.flows.driver import Driver, Probes
 from unlazy.flows.method import Method
@@ -82,7 +82,7 @@ class Recorder:
     def __init__(
         self,
         network: Any,
-        data: Dataset | tuple[Any, ...] | Mapping[str, Any],
+        data: DataLike,
         probes: Probes = (),
         loss: Loss | str = Squared(),  # noqa: B008
         *,

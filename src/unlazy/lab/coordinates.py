@@ -37,7 +37,7 @@ from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey, PyTree
-from unlazy.data import Dataset
+from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Adam, Descent
 from unlazy.kernels.problem import leaf_name
 from unlazy.lab.answers import Saved
@@ -155,7 +155,7 @@ class CoordinateCheck(Saved):
 @checked
 def coordinate_check(
     make: Make,
-    data: Dataset,
+    data: DataLike,
     widths: Sequence[int] = (64, 128, 256, 512),
     *,
     flow: Flows = None,
@@ -178,7 +178,7 @@ def coordinate_check(
         Function of a width and a random key that returns a model: a `Network`, or anything that `unlazy.wrap` takes. It
         may also return a pair of a model and the `Descent` that trains it.
     data
-        The data to train on.
+        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
     widths
         At least two widths.
     flow
@@ -192,7 +192,7 @@ def coordinate_check(
     seeds, key, progress, saved
         As in `diagnose_widths`.
     """
-    widths = checked_widths(widths)
+    data, widths = as_dataset(data), checked_widths(widths)
     if len(widths) < 2:
         raise UserError(f"widths = {list(widths)}: exponents need at least two widths, such as [64, 128, 256, 512].")
     if steps < 1:

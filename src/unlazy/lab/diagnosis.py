@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,7 +25,7 @@ from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
-from unlazy.data import Dataset
+from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Flow, Trajectory
 from unlazy.flows.trajectory import flat
 from unlazy.lab.answers import Diagnosis, judged, judged_once
@@ -44,7 +44,7 @@ _SAMPLES = 32  # training inputs on which tangent kernels are compared
 @overload
 def diagnose(
     make: Make,
-    data: Dataset,
+    data: DataLike,
     widths: Sequence[int] = ...,
     /,
     *,
@@ -56,7 +56,7 @@ def diagnose(
     saved: Path | str | None = None,
 ) -> Diagnosis: ...
 @overload
-def diagnose(before: Any, after: Any, data: Dataset, /) -> Diagnosis: ...
+def diagnose(before: Any, after: Any, data: DataLike, /) -> Diagnosis: ...
 def diagnose(*given: Any, **options: Any) -> Diagnosis:
     """Find the regime of a model, by training it at several widths or from two checkpoints.
 
@@ -71,15 +71,19 @@ def diagnose(*given: Any, **options: Any) -> Diagnosis:
     **options
         The options of `diagnose_widths`.
     """
-    if len(given) == 3 and isinstance(given[2], Dataset):
+    if len(given) == 3 and (isinstance(given[2], Dataset | Mapping) or _has_arrays(given[2])):
         return diagnose_checkpoints(*given, **options)
     return diagnose_widths(*given, **options)
+
+
+def _has_arrays(value: Any) -> bool:
+    return isinstance(value, tuple) and any(np.ndim(part) for part in value)  # in contrast to widths
 
 
 @checked
 def diagnose_widths(
     make: Make,
-    data: Dataset,
+    data: DataLike,
     widths: Sequence[int] = (64, 128, 256, 512),
     *,
     flow: Flows = None,
@@ -99,7 +103,7 @@ def diagnose_widths(
         Function of a width and a random key that returns a model: a `Network`, or anything that `unlazy.wrap` takes. It
         may also return a pair of a model and the flow that trains it.
     data
-        The data to train on.
+        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
     widths
         At least two widths, and better four, each twice the one before.
     flow
@@ -117,7 +121,7 @@ def diagnose_widths(
         File in which the measurements of finished widths are kept until all are finished, so that the same call
         continues after an interruption. None are kept if omitted.
     """
-    widths = checked_widths(widths)
+    data, widths = as_dataset(data), checked_widths(widths)
 
     def measure(networks: list[Network], chosen: Flow, samples: Dataset, part: Progress) -> list[dict[str, float]]:
         return _measure(networks, samples, chosen, until, part)
@@ -229,7 +233,7 @@ def _checkpoint(model: Any, name: str) -> Network:
 
 
 @checked
-def diagnose_checkpoints(before: Any, after: Any, data: Dataset) -> Diagnosis:
+def diagnose_checkpoints(before: Any, after: Any, data: DataLike) -> Diagnosis:
     """Find the regime of a training of your own from the model before and after it; nothing is trained.
 
     With one width there are no exponents: relative changes below 10 % count as small and above 50 % as large. The
@@ -241,8 +245,9 @@ def diagnose_checkpoints(before: Any, after: Any, data: Dataset) -> Diagnosis:
         The model before and after training: networks, or anything that `unlazy.wrap` takes. A module that training
         changes in place, of PyTorch or flax.nnx, is wrapped before training, which takes a snapshot of it.
     data
-        Data on whose training inputs both are evaluated.
+        Data on whose training inputs both are evaluated, as in `diagnose_widths`.
     """
+    data = as_dataset(data)
     if before is after and not isinstance(before, Network | eqx.Module):
         raise UserError(
             "before and after are the same object: if training changes it in place, give unlazy.wrap(model) made "

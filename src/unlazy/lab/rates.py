@@ -14,7 +14,7 @@ from unlazy._errors import UserError, short
 from unlazy._plain import finite_or_none
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
-from unlazy.data import Dataset
+from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Descent
 from unlazy.lab.answers import Saved
 from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
@@ -118,7 +118,7 @@ class RateTransfer(Saved):
 @checked
 def rate_transfer(
     make: Make,
-    data: Dataset,
+    data: DataLike,
     widths: Sequence[int] = (64, 128, 256, 512),
     rates: Sequence[float] = tuple(2.0**-k for k in range(8, -1, -1)),
     *,
@@ -139,7 +139,7 @@ def rate_transfer(
     make
         As in `coordinate_check`.
     data
-        The data to train on.
+        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
     widths
         At least two widths.
     rates
@@ -152,7 +152,7 @@ def rate_transfer(
     seeds, key, progress, saved
         As in `diagnose_widths`.
     """
-    widths, found = checked_widths(widths), tuple(float(rate) for rate in rates)
+    data, widths, found = as_dataset(data), checked_widths(widths), tuple(float(rate) for rate in rates)
     if len(found) < 3 or min(found) <= 0 or list(found) != sorted(set(found)):
         raise UserError(f"rates = {short(list(rates))}: give at least three increasing positive rates.")
     if steps < 1:
