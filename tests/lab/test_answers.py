@@ -235,3 +235,7 @@ def test_the_verdict_on_rates(shift, verdict):
         assert found.best.exponent == pytest.approx(shift, abs=0.02)
     assert json.dumps(found.to_dict())
     assert found.plot().axes
+    head, rows = found.table()
+    assert head == ["rate", *(f"width {width}" for width in WIDTHS)]
+    marked = [[cell.endswith("*") for cell in row[1:]] for row in rows]
+    assert np.array_equal(np.argmax(marked, axis=0), np.argmin(np.median(values, axis=-1), axis=1))

@@ -73,12 +73,14 @@ class RateTransfer(Saved):
         return f"The best rate is {self.best}."
 
     def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
-        """Return the head and the rows of a table: the median loss at each width and rate."""
-        rows = []
-        for width, row in zip(self.widths, _medians(self.losses), strict=True):
-            least = int(np.argmin(row))
-            rows.append((str(width), *(f"{loss:.3g}{'*' if at == least else ''}" for at, loss in enumerate(row))))
-        return ["width", *(f"rate {rate:.3g}" for rate in self.rates)], rows
+        """Return the head and the rows of a table: the median loss at each rate and width; a star marks the least."""
+        medians = _medians(self.losses).T  # a row for each rate
+        least = medians.argmin(axis=0)
+        rows = [
+            (f"{rate:.3g}", *(f"{loss:.3g}{'*' if least[k] == at else ''}" for k, loss in enumerate(losses)))
+            for at, (rate, losses) in enumerate(zip(self.rates, medians, strict=True))
+        ]
+        return ["rate", *(f"width {width}" for width in self.widths)], rows
 
     def plot(self) -> Figure:
         """Draw the loss against the rate, a curve for each width, with its minimum marked."""
@@ -112,7 +114,10 @@ class RateTransfer(Saved):
 
     def __repr__(self) -> str:
         head, rows = self.table()
-        return "\n".join([f"{self.verdict}. {self.reason}", "  ".join(head), *("  ".join(row) for row in rows)])
+        lines = [
+            "  ".join(cell.ljust(len(name)) for cell, name in zip(row, head, strict=True)) for row in (head, *rows)
+        ]
+        return "\n".join([f"{self.verdict}. {self.reason}", *lines])
 
 
 @checked
