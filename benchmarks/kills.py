@@ -51,13 +51,14 @@ def disturbed(path: Path, out: Path, workers: int, clients: int, seed: int, paus
         elif stopped < clients and killed >= workers * (stopped + 1) // (clients + 1) and _busy(out):
             process.kill()
             process.wait()
+            process.stderr.close()  # its workers may hold the other end for a while
             stopped += 1
             process = start(path, out)
         if time.monotonic() - begun > 3600:
             process.kill()
             raise RuntimeError("The sweep did not come to its end within an hour.")
-    assert process.stderr is not None
-    return killed, stopped, process.stderr.read().decode()
+    with process.stderr as messages:
+        return killed, stopped, messages.read().decode()
 
 
 def _children(process: psutil.Popen) -> list[psutil.Process]:
