@@ -152,7 +152,9 @@ def test_fresh_samples_come_in_batches_and_in_weights(key):
         Descent(source=SphericalSource(4))(network, data, [1.0])
     with pytest.raises(UserError, match="fresh samples need"):
         Descent(source=SphericalSource(4), batch=3, coordinates="gram")(network, data, [1.0])
-    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if getattr(leaf, "dtype", None) == jnp.float64 else leaf, network)
+    single = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float32) if getattr(leaf, "dtype", None) == jnp.float64 else leaf, network
+    )
     run = Descent(rate=0.1, batch=5, source=SphericalSource(4))(single, data.astype("float32"), [0.3])
     assert run.final.w.dtype == jnp.float32
 

@@ -388,6 +388,20 @@ def test_a_dask_cluster(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_is_lost_meanwhile(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    made = {"n_workers": 0, "processes": False, "dashboard_address": None, "protocol": "tcp", "host": "127.0.0.1"}
+    with distributed.LocalCluster(**made) as cluster, Dask(cluster.scheduler_address) as engine:
+
+        def lost(*_, **__):
+            raise distributed.client.FuturesCancelledError([])
+
+        monkeypatch.setattr(distributed, "wait", lost)
+        with pytest.raises(UserError, match=r"was lost .* the same command continues from there"):
+            Lab(tmp_path).run_all(several(2), engine=engine)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_batch_system(tmp_path):
     pytest.importorskip("dask_jobqueue")
     options = tmp_path / "options.toml"
@@ -400,8 +414,12 @@ def test_a_batch_system(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # of clusters that could not be made
-def test_wrong_options_of_a_batch_system(tmp_path):
+def test_wrong_options_of_a_batch_system(tmp_path, monkeypatch):
     pytest.importorskip("dask_jobqueue")
+    monkeypatch.setattr(clusters.shutil, "which", lambda command: None)
+    with pytest.raises(UserError, match="There is no command 'qsub' here, which submits jobs"):
+        Lab(tmp_path).run_all(several(2), engine=BatchSystem("pbs", {"cores": 1, "memory": "1GB"}))
+    monkeypatch.setattr(clusters.shutil, "which", lambda command: f"/usr/bin/{command}")
     with pytest.raises(UserError, match="There is no batch system called 'slrum'"):
         BatchSystem("slrum", {})
     with pytest.raises(UserError, match="jobs is a whole number"):

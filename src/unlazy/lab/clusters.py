@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 20.0  # seconds in which a scheduler answers
 _EVERY = 2.0  # seconds between two reports of progress
-_BATCH_SYSTEMS = {  # their modules and classes
-    "slurm": ("dask_jobqueue", "SLURMCluster"),
-    "pbs": ("dask_jobqueue", "PBSCluster"),
-    "local": ("dask_jobqueue.local", "LocalCluster"),
+_BATCH_SYSTEMS = {  # their modules, classes, and the commands that submit jobs
+    "slurm": ("dask_jobqueue", "SLURMCluster", "sbatch"),
+    "pbs": ("dask_jobqueue", "PBSCluster", "qsub"),
+    "local": ("dask_jobqueue.local", "LocalCluster", "sh"),
 }
 
 
@@ -101,6 +102,8 @@ class Dask(Engine):
                         ended = distributed.wait(list(waiting), timeout=0.5, return_when="FIRST_COMPLETED").done
                 except (TimeoutError, distributed.TimeoutError):
                     ended = ()
+                except (distributed.CancelledError, OSError) as error:
+                    raise self._lost(type(error).__name__) from None
                 for future in ended:
                     task = waiting.pop(future)
                     yield task, self._outcome(distributed, task, future)
@@ -108,7 +111,8 @@ class Dask(Engine):
                     reported = time.monotonic()
                     self._tell(lab, waiting.values())
         finally:
-            self._client.cancel(list(waiting))
+            if self._client.status == "running":
+                self._client.cancel(list(waiting))
 
     def _outcome(self, distributed: Any, task: Task, future: Any) -> Report | Lost:
         try:
@@ -178,8 +182,13 @@ class BatchSystem(Dask):
         return cls(system, read_table(path))
 
     def _target(self) -> Any:
-        module, name = _BATCH_SYSTEMS[self.system]
+        module, name, submit = _BATCH_SYSTEMS[self.system]
         make = getattr(_needs(module), name)
+        if shutil.which(submit) is None:
+            raise UserError(
+                f"There is no command '{submit}' here, which submits jobs: call unlazy on a machine from which jobs of "
+                f"{self.system} are submitted, or write a script for such a machine with --print-array."
+            )
         try:
             self._cluster = make(**self.options)
             self._cluster.scale(jobs=self.jobs)
