@@ -56,15 +56,17 @@ def run_small(panel, lab, change, names=None, scale="quick"):
 
 def shrink(monkeypatch, flow="descent"):
     """Let figures 1 and 5 have recipes with few neurons and three times, of a flow that compiles fast."""
-    recipe = chen2022.RandomLabels.recipe
-    monkeypatch.setattr(
-        chen2022.RandomLabels,
-        "recipe",
-        lambda self, scale, width, *given: msgspec.structs.replace(
-            with_fields(recipe(self, scale, width, *given), network={"width": width // 128}, times=[0.0, 2.0, 4.0]),
-            flow=flow,
-        ),
-    )
+    recipes = chen2022.RandomLabels.recipes
+
+    def small(self, scale, seeds=None):
+        return {
+            name: msgspec.structs.replace(
+                with_fields(one, network={"width": one.network["width"] // 128}, times=[0.0, 2.0, 4.0]), flow=flow
+            )
+            for name, one in recipes(self, scale, seeds).items()
+        }
+
+    monkeypatch.setattr(chen2022.RandomLabels, "recipes", small)
 
 
 def stored_run(folder, name="made up", probes=("train-loss",), variables=None, times=(0.0, 1.0, 10.0), **recipe):

@@ -381,7 +381,7 @@ def test_a_report_is_written_from_what_is_stored(call, made_up, tmp_path, monkey
     assert set(outcomes) == {"holds", "does not hold", "vacuous", "undecided"}
     assert sum(outcomes.values()) == 3
     assert outcomes["does not hold"] > 0
-    assert answer == {"report": "new/one.html", "panels": 1, "runs": 0, "claims": 3, "references": {}}
+    assert answer == {"report": "new/one.html", "panels": 1, "runs": 0, "claims": 3, "references": {}, "sweeps": []}
 
 
 def test_figures_are_written(call, made_up, tmp_path):

@@ -62,7 +62,7 @@ def test_a_run_of_ones_own(tmp_path):
     page = report(tmp_path)
     for words in (
         "unlazy: 1 run ",
-        "1 run; computing time 2 s.",
+        "1 run; computing time 1.5 s.",
         "2 seeds, 3 times; finished.",
         "2 plots. 1: train loss against t (vertical axis logarithmic)",
         "Seeds: 0 to 1.",
