@@ -250,7 +250,7 @@ def test_a_sweep_is_run_listed_and_found_again(tmp_path, table):
     assert before.memory is not None
     assert before.memory > 6 * 3 * 8
     assert before.process > 2**26
-    assert "one gradient" in before.basis[0]
+    assert "gradients on zeros" in before.basis[0]
     assert not (tmp_path / "runs").exists()
     results = lab.sweep(sweep)
     assert list(results) == ["rate=0.25", "rate=0.125"]
