@@ -5,12 +5,12 @@ steps, depend on the width. Errors spread from the layer where they are made: a 
 the updates of all layers below it. To name the layer, `coordinate_check` also measures factors that belong to one layer
 alone.
 
-Write W = α w for the weights of a layer of d inputs x, with the forward multiplier α of order m^(-a), w of
-order m^(-b), and the learning rate of order m^(-c); and n = 1 where d grows with the width, 0 where it does not. Then
+Write W = α w for the weights of a layer of k inputs x, with the forward multiplier α of order m^(-a), w of
+order m^(-b), and the learning rate of order m^(-c); and n = 1 where k grows with the width, 0 where it does not. Then
 
-    forward  α √d |x| |w|              is of order  |x|  m^(n/2 - (a + b)),
-    update   α² d |x|² |Δw| / |∇_w L|  of order     |x|² m^(n - (2a + c))     for SGD,
-             α √d |x| |Δw|             of order     |x|  m^(n/2 - (a + c))    for Adam,
+    forward  α √k |x| |w|              is of order  |x|  m^(n/2 - (a + b)),
+    update   α² k |x|² |Δw| / |∇_w L|  of order     |x|² m^(n - (2a + c))     for SGD,
+             α √k |x| |Δw|             of order     |x|  m^(n/2 - (a + c))    for Adam,
 
 with root mean squares |·| and the change Δw in the first step, but not by weight decay. These combinations of a, b and
 c are all that matters (`Parameterisation.shifted`): the first is the size of W x, the second that of its change.
