@@ -183,7 +183,7 @@ def test_an_interrupted_group_goes_on_together_or_alone_with_the_same_bits(tmp_p
     whole = Lab(tmp_path / "whole").run_all(wanted)
 
     def stop(recipe, share, note):
-        if share > 0.3:
+        if share > 0:  # after the first slice: a quick machine may need only one more
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt, match="0 of 4 runs are stored, and the same command continues"):
@@ -191,13 +191,14 @@ def test_an_interrupted_group_goes_on_together_or_alone_with_the_same_bits(tmp_p
     lab = Lab(tmp_path / "runs")
     assert all(lab.store.checkpoint(one).exists() for one in wanted.values())
     same(lab.run(wanted["r0"]), whole["r0"], rtol=1e-11)  # alone
-    begun = []
-    watching = Lab(tmp_path / "runs", lambda recipe, share, note: begun.append(share))
+    notes = []
+    watching = Lab(tmp_path / "runs", lambda recipe, share, note: notes.append(note))
     found = watching.run_all(wanted)
     for name in ("r1", "r2", "r3"):
         same(found[name], whole[name])
     assert not list(lab.store.folder.glob("*.checkpoint"))
-    assert min(share for share in begun if share > 0) > 0.3, "it was continued, not begun again"
+    assert "t = 2" in notes
+    assert "t = 0" not in notes, "they were continued, not begun again"
 
 
 def test_a_full_disk_stops_with_a_sentence_and_goes_on_later(tmp_path, monkeypatch):

@@ -314,7 +314,7 @@ def test_one_singular_value_has_the_gap_to_zero():
     time = prediction.time_of(0.999)
     assert np.median(prediction.alignments(time)) == pytest.approx(0.999)
     end = prediction.effective_time(1e-6)
-    run = GradientFlow(tolerance=1e-6)(net, data, [0.0, end], list(KernelsCondense.probes))
+    run = GradientFlow(tolerance=1e-6)(net, data, [0.0, end], KernelsCondense().needs(net, data))
     assert KernelsCondense().check(run).verdict is Verdict.HOLDS
 
 
@@ -335,7 +335,7 @@ def test_theorem_1_is_silent_where_slopes_are_not_bounded():
     assert largest_slopes(Custom(lambda h: h + h**3)) == np.inf
     run = small_images()
     network = with_fields(run.start, activation=Custom(lambda h: h + h**3))
-    steep = GradientFlow(tolerance=1e-6)(network, run.data, run.times, list(KernelsCondense.probes))
+    steep = GradientFlow(tolerance=1e-6)(network, run.data, run.times, KernelsCondense().needs(network, run.data))
     for theorem in (KernelsCondense(), LinearFlow()):
         finding = theorem.check(steep)
         assert finding.verdict is Verdict.SILENT
@@ -348,7 +348,7 @@ def test_theorem_1_is_silent_where_a_target_is_zero():
     data = Dataset(run.data.x, run.data.y.at[0].set(0.0))
     network = run.start
     end = predict(network, data).effective_time(1e-6)
-    zero = GradientFlow(tolerance=1e-6)(network, data, [0.0, end], list(KernelsCondense.probes))
+    zero = GradientFlow(tolerance=1e-6)(network, data, [0.0, end], KernelsCondense().needs(network, data))
     finding = KernelsCondense().check(zero)
     assert finding.verdict is Verdict.SILENT
     assert unmet(finding) == ["Assumption 2, also for targets: min |y| > 0"]
@@ -372,7 +372,7 @@ def test_the_residual_of_theorem_1_vanishes_beyond_gamma_5(data, gamma):
         prediction = predict(net, data)
         end = ((gamma - 1) / 8 * np.log(m) - np.log(2)) / prediction.linear.values[0]
         end = max(end, 0.1 / prediction.linear.values[0])
-        run = GradientFlow(tolerance=1e-8)(net, data, [0.0, end], list(KernelsCondense.probes))
+        run = GradientFlow(tolerance=1e-8)(net, data, [0.0, end], KernelsCondense().needs(net, data))
         seen = np.asarray(run.observed["input-weights"]["conv1"][-1])
         found.append(np.linalg.norm(seen - prediction.at(end)[0], axis=1).max() / epsilon)
     assert found[0] > found[1] > found[2]

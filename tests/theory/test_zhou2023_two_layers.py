@@ -248,7 +248,7 @@ def test_proposition_2_as_printed_needs_its_constants():
     assert 10 < finding.margin < 1e3
     assert finding.numbers["margin with all constants 1, as printed"] < 0.2  # eq. 48 without constants is false
     steep = with_fields(small_images().start, activation=Custom(lambda h: h + h**3))
-    run = GradientFlow()(steep, small_images().data, [0.0], list(ResidualBound.probes))
+    run = GradientFlow()(steep, small_images().data, [0.0], ResidualBound().needs(steep, small_images().data))
     assert "C_L" in ResidualBound().check(run).why
 
 

@@ -201,11 +201,11 @@ class TwoLayer(Network):
 
     def features(self, x: Batch) -> tuple[Float[Array, "n D"], Float[Array, "n m"]]:
         """Return Φ(x) and h(x)."""
-        raw = raw_vectors(x)
+        linear, raw = self._linear(), raw_vectors(x)
         known = known_as(x, Features) if self.prepared else None
         phi = self.embedding(raw) if known is None else known
         self._check_features(phi)
-        return phi, self._linear()(phi).T
+        return phi, linear(phi).T
 
     def _check_features(self, phi: Float[Array, "n D"]) -> None:
         made_for = self._weights().shape[1]
