@@ -36,12 +36,16 @@ def finite(driver: Driver, state: State) -> Any:
 
 def overflows(driver: Driver, state: State, observed: PyTree) -> Any:
     """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
-    at_start, now = (_of_each(driver, tree, np.abs, np.max) for tree in (driver.run_state.first, state.trained))
     quiet = _of_each(driver, observed, np.isfinite, np.all)
     running = np.asarray(state.code) == 0
-    if not np.any(running & (~quiet | (now > _GROWN * (1 + at_start)))):
+    if not np.any(running & (~quiet | (_largest(driver, state.trained) > driver.suspect))):
         return np.zeros_like(running)
     return running & ~_sound(driver, state)
+
+
+def suspect(driver: Driver) -> Any:
+    """Return the size of parameters beyond which outputs may overflow, for each run."""
+    return _GROWN * (1 + _largest(driver, driver.run_state.first))
 
 
 def step_back(driver: Driver, bad: Any) -> None:
@@ -66,6 +70,10 @@ def step_back(driver: Driver, bad: Any) -> None:
 def _sound(driver: Driver, state: State) -> Any:
     loss = driver.evaluate(compiled.observe_runs, state.trained, {"": TrainLoss()})[""]
     return np.asarray(finite(driver, state) & np.isfinite(np.asarray(loss)))
+
+
+def _largest(driver: Driver, tree: PyTree) -> Any:
+    return _of_each(driver, tree, np.abs, np.max)
 
 
 def _of_each(driver: Driver, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> Any:

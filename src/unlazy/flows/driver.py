@@ -123,7 +123,13 @@ class Driver:
         self.seconds = 0.0
         self.interrupted = False
         self.before = self.state
-        self.recorded = self.state if _finite.is_small(self.state) else None
+        self._keeps_recorded = _finite.is_small(self.state)
+        self.recorded = self.state if self._keeps_recorded else None
+
+    @functools.cached_property
+    def suspect(self) -> np.ndarray:
+        """The size of parameters beyond which outputs may overflow, for each run."""
+        return _finite.suspect(self)
 
     @property
     def method(self) -> Method:
@@ -270,7 +276,7 @@ class Driver:
             _finite.step_back(self, _finite.overflows(self, self.state, observed))
             if np.all(failed(self.state.code)):
                 return
-            self.recorded = self.state if _finite.is_small(self.state) else None
+            self.recorded = self.state if self._keeps_recorded else None
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None

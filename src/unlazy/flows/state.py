@@ -47,10 +47,12 @@ class Status(enum.Enum):
         return jnp.asarray(list(Status).index(self), jnp.int32)
 
 
+_FAILED = np.asarray([not status.ok for status in Status])
+
+
 def failed(code: Any) -> np.ndarray:
     """Whether runs with these status codes ended early, so that no later time is observed."""
-    good = [index for index, status in enumerate(Status) if status.ok]
-    return np.asarray(~np.isin(np.asarray(code), good))
+    return _FAILED[np.asarray(code)]
 
 
 MOST_STEPS = int(np.iinfo(np.int32).max)  # that a run can count
