@@ -540,7 +540,7 @@ def test_figure_4_runs_on_digits(tmp_path, no_files):
         assert one.network["embedding"]["kind"] == "random-patches"
 
 
-def test_figure_5_runs(tmp_path):
+def test_figure_5_runs(tmp_path, monkeypatch):
     recipes = caron2023.fig5.recipes("quick", seeds=100)
     small = {name: with_fields(recipes[name], network={"width": 300}) for name in ("α = 0.1", "α = 0.9")}
     given = Lab(tmp_path).run_all(small)
@@ -548,6 +548,9 @@ def test_figure_5_runs(tmp_path):
     assert caron2023.fig5.draw(given).axes
     louder = {name: run.assign({"kernel-matrix": 1.5 * run["kernel-matrix"]}) for name, run in given.items()}
     assert verdicts(caron2023.fig5, louder) == [H, F]
+    for wrong in (lambda alpha: 1 - np.asarray(alpha) / 2, lambda alpha: np.asarray(alpha) ** 2):  # not to 0; grows
+        monkeypatch.setattr(zipf, "squared_sum", wrong)
+        assert verdicts(caron2023.fig5, given)[0] is F
 
 
 def test_the_sum_of_squares_is_that_of_the_weights():
