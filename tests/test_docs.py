@@ -172,6 +172,11 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
     assert "| c | m | held by earlier rules |" in gallery
 
 
+def test_the_gallery_counts_the_time_of_judging():
+    assert "--scale paper`: 1 second." in MAKE_GALLERY.page([record()], [])
+    assert "--scale paper`: 5 minutes." in MAKE_GALLERY.page([record(judging=299.0)], [])
+
+
 def test_the_gallery_and_fidelity_show_all_four_outcomes():
     judged = (certain(True), certain(False), vacuous("nothing could fail"), undecided("too few seeds"))
     one = record(claims=[Claim(f"c{index}", "p", "m", each) for index, each in enumerate(judged)])

@@ -32,6 +32,7 @@ def test_a_record_says_what_came_of_a_panel(tmp_path):
     record = kept(tmp_path)
     assert (record.panel, record.scale, record.settings) == ("made2099/fig1", "quick", "small")
     assert record.seconds == 8 * 1.5
+    assert 0 < record.judging < 60
     assert not record.fails
     assert set(record.recipes) == set(random_labels())
     assert {"versions", "commit", "device"} <= set(record.made_by)
