@@ -31,10 +31,11 @@ FOLDER = Path(__file__).parent / "gallery"
 HEAD = """# Gallery
 
 The figures and tables of the papers, reproduced at the papers' own sizes. Below each figure are the claims that were
-checked on its runs, the command that reproduces it, and how long its runs took on one or two cores (some of them while
-other programs were running). The record (JSON) beside each figure holds its recipes, versions and machine. This page is
-generated from the records by `docs/make_gallery.py`. [Fidelity](fidelity.md) compares our numbers with the authors',
-and quotes the paper on each claim.
+checked on its runs, the command that reproduces it, and how long that took on one or two cores (some of it while other
+programs were running). Older records leave out the time for judging claims, in which figures 7 and 14 of zhou2023 are
+computed. The record (JSON) beside each figure holds its recipes, versions and machine. This page is generated from the
+records by `docs/make_gallery.py`. [Fidelity](fidelity.md) compares our numbers with the authors', and quotes the paper
+on each claim.
 
 A claim holds, does not hold, is vacuous (no result of the runs could have contradicted it) or undecided (the difference
 is within the spread of the seeds, or there are too few seeds). Outcomes "by earlier rules" are from records older than
@@ -100,7 +101,8 @@ def _order(panel: str) -> tuple[str, str, int, str]:
 
 
 def _section(record: Record, earlier: bool) -> str:
-    took = f"{record.seconds:.0f} seconds" if record.seconds < 120 else f"{record.seconds / 60:.0f} minutes"
+    seconds = record.seconds + record.judging
+    took = _plural(round(seconds), "second") if seconds < 120 else f"{seconds / 60:.0f} minutes"
     rows = [f"| {_cell(claim.text)} | {_cell(claim.measured)} | {_outcome(claim)} |" for claim in record.claims]
     numbers = [
         f"| {_cell(one.name)} | {one.ours_in_words} | {one.authors_in_words} | {one.distance} | {one.agreement} |"

@@ -19,6 +19,7 @@ from unlazy.flows import Driver
 from unlazy.lab import Interrupted, Lab, parse, stored_certificates
 from unlazy.papers import chen2022, panels
 from unlazy.papers.chen2022.theorems import FeaturesMustMove
+from unlazy.papers.outcomes import certain, undecided, vacuous
 from unlazy.report.terminal import print_benchmarks
 from unlazy.theory import Finding, Verdict, theorems
 
@@ -293,6 +294,21 @@ def test_one_claim_that_fails_is_status_1(call, made_up):
     status, out, _ = call("reproduce", "chen2022/fig1", "--json")
     assert status == 1
     assert [claim["outcome"] == "holds" for claim in strict_json(out)["claims"]] == [True, True, False]
+
+
+def test_vacuous_and_undecided_claims_are_status_0(call, made_up, monkeypatch):
+    judged = [vacuous("nothing could fail"), undecided("too few seeds")]
+    monkeypatch.setattr(
+        chen2022.RandomLabels,
+        "claims",
+        lambda self, results: [unlazy.papers.Claim("a", "b", "c", one) for one in judged],
+    )
+    for command in (("reproduce", "chen2022/fig1"), ("report", "--to", "report.html")):
+        assert call(*command, "--json")[0] == 0
+    judged.append(certain(False))
+    status, out, _ = call("reproduce", "chen2022/fig1", "--json")
+    assert [claim["outcome"] for claim in strict_json(out)["claims"]] == ["vacuous", "undecided", "does not hold"]
+    assert status == call("report", "--to", "report.html")[0] == 1
 
 
 def test_a_paper_is_all_of_its_panels(call, made_up):

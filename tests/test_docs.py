@@ -17,7 +17,7 @@ from unlazy._errors import UserError
 from unlazy._plain import seal
 from unlazy._registry import modules
 from unlazy.papers import Claim, choose, compare
-from unlazy.papers.outcomes import certain, increases
+from unlazy.papers.outcomes import Outcome, certain, increases, undecided, vacuous
 from unlazy.report.record import EARLIER_RULES, Record, read_record
 
 ROOT = Path(__file__).parents[1]
@@ -170,6 +170,21 @@ def test_the_fidelity_page_shows_numbers_seeds_commits_and_what_was_not_run():
     gallery = MAKE_GALLERY.page(made, every)
     assert "| loss, m = 8 | 1.05 ± 0.07 | 9 | 0.12 times, -1.1e+02 SD | differs |" in gallery
     assert "| c | m | held by earlier rules |" in gallery
+
+
+def test_the_gallery_counts_the_time_of_judging():
+    assert "--scale paper`: 1 second." in MAKE_GALLERY.page([record()], [])
+    assert "--scale paper`: 5 minutes." in MAKE_GALLERY.page([record(judging=299.0)], [])
+
+
+def test_the_gallery_and_fidelity_show_all_four_outcomes():
+    judged = (certain(True), certain(False), vacuous("nothing could fail"), undecided("too few seeds"))
+    one = record(claims=[Claim(f"c{index}", "p", "m", each) for index, each in enumerate(judged)])
+    why = ("direct comparison", "direct comparison", "nothing could fail", "too few seeds")
+    for page in (MAKE_GALLERY.page([one], []), MAKE_GALLERY.fidelity([one], [])):
+        for outcome, reason in zip(Outcome, why, strict=True):
+            assert f"**{outcome.value}** ({reason})" in page
+    assert "1 of 4 claims hold (1 does not hold, 1 undecided, 1 vacuous)" in page
 
 
 def test_a_record_of_other_runs_than_the_panel_has_now_is_not_counted():

@@ -240,6 +240,7 @@ def test_ten_classes_need_ten_features_in_the_mean():
     assert "features (10, 20, 50)" in mean.text
     assert mean.weaker
     assert mean.hindsight
+    assert caron2023.fig10.claims(results(transfer=[0.4, 0.6, 0.5, 0.9]))[-1].fails
     regression = caron2023.fig7.claims(results())[MEAN]
     assert "features (1, 2, 5, 10)" in regression.text
     assert regression.weaker
@@ -295,10 +296,12 @@ def test_figure_2_takes_its_claims_from_each_set():
     assert changed(caron2023.fig2, other, subset()) == {4: F, 5: F, 7: F}
 
 
-def test_figures_4_and_11_judge_weights_and_pruning():
-    assert verdicts(caron2023.fig4, results()) == [H] * 8
-    assert changed(caron2023.fig4, results(moved=[50.0, 20.0, 30.0, 60.0]), results()) == {0: F, 1: F, 3: F}
-    assert changed(caron2023.fig4, results(cost=[4.0, 3.0, 5.0, 9.0]), results()) == {4: F, 6: F}
+def test_figures_4_and_11_judge_test_risks_weights_and_pruning():
+    assert verdicts(caron2023.fig4, results()) == [H] * 9
+    assert changed(caron2023.fig4, results(end=[4e-3, 3e-3, 5e-3, 0.1]), results()) == {0: F}
+    assert changed(caron2023.fig4, results(moved=[50.0, 20.0, 30.0, 60.0]), results()) == {1: F, 2: F, 4: F}
+    assert changed(caron2023.fig4, results(cost=[4.0, 3.0, 5.0, 9.0]), results()) == {5: F, 7: F}
+    assert changed(caron2023.fig4, results(cost=[1.0, 5.0, 3.0, 9.0]), results()) == {6: F, 8: F}
 
 
 def test_weights_start_with_the_length_of_their_law():
@@ -540,7 +543,7 @@ def test_figure_4_runs_on_digits(tmp_path, no_files):
         assert one.network["embedding"]["kind"] == "random-patches"
 
 
-def test_figure_5_runs(tmp_path):
+def test_figure_5_runs(tmp_path, monkeypatch):
     recipes = caron2023.fig5.recipes("quick", seeds=100)
     small = {name: with_fields(recipes[name], network={"width": 300}) for name in ("α = 0.1", "α = 0.9")}
     given = Lab(tmp_path).run_all(small)
@@ -548,6 +551,9 @@ def test_figure_5_runs(tmp_path):
     assert caron2023.fig5.draw(given).axes
     louder = {name: run.assign({"kernel-matrix": 1.5 * run["kernel-matrix"]}) for name, run in given.items()}
     assert verdicts(caron2023.fig5, louder) == [H, F]
+    for wrong in (lambda alpha: 1 - np.asarray(alpha) / 2, lambda alpha: np.asarray(alpha) ** 2):  # not to 0; grows
+        monkeypatch.setattr(zipf, "squared_sum", wrong)
+        assert verdicts(caron2023.fig5, given)[0] is F
 
 
 def test_the_sum_of_squares_is_that_of_the_weights():

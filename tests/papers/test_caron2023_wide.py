@@ -120,7 +120,7 @@ def test_the_limit_is_approached_as_predicted(changes, broken):
     assert found == [broken.get(place, H) for place in range(6)]
 
 
-WEIGHTS_LAZY, WEIGHTS_RICH, WEIGHTS_LIMIT, WEIGHTS_MORE = (0, 4), (1, 5), (2, 6), (3, 7)
+WEIGHTS_LAZY, WEIGHTS_RICH, WEIGHTS_LIMIT, WEIGHTS_MORE, KERNEL_MORE = (0, 4), (1, 5), (2, 6), (3, 7), 11
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,12 @@ def test_more_must_move_with_unequal_nodes_at_every_width():
             run["weight-movement.hidden"].values[:] *= 100
     found = [claim.outcome for claim in caron2023.width.claims(given)]
     assert [found[place] for place in WEIGHTS_MORE] == [F, F]
+    given = results(caron2023.width)
+    for name, run in given.items():
+        if name.startswith("γ = 1") and name.endswith("128"):
+            theta = run["kernel-matrix"].values
+            theta[:, -1] = theta[:, 0] + 1e3 * (theta[:, -1] - theta[:, 0])
+    assert [claim.outcome for claim in caron2023.width.claims(given)][KERNEL_MORE] is F
 
 
 def test_late_claims_say_so():

@@ -86,6 +86,9 @@ def test_the_embedding_must_help_by_more_than_seeds_differ():
     assert chen2022.fig2.claims(results)[0].judgement.counted == "1 of 2 seeds agree"
     results["augmented m=1024 n=50"]["test-loss"][:, -1] = 0.06
     assert outcomes(chen2022.fig2, results) == [Outcome.FAILS]
+    results = embedded()
+    results["augmented m=256 n=100"]["test-loss"][:, -1] = 0.06
+    assert outcomes(chen2022.fig6, results) == [Outcome.HOLDS, Outcome.HOLDS, Outcome.FAILS]
 
 
 def test_widths_must_agree_for_every_seed():

@@ -343,6 +343,23 @@ def test_figure_15_leaves_controls_out_and_asks_that_losses_fall():
     assert len([axes for axes in panel.draw(results).axes if axes.get_visible()]) == 4
 
 
+def test_panels_have_the_seeds_that_their_claims_need(monkeypatch):
+    """Comparisons need several; thresholds can be judged with one, where training takes long."""
+    known = Prediction(Linearisation(np.diag([5.0, 2.0, 1.0]), np.zeros(3), 1), *np.ones((2, 4, 3)))
+    for module in (channels, prediction):
+        monkeypatch.setattr(module, "predictions", lambda recipe: (known,) * recipe.seeds)
+    monkeypatch.setattr(phase, "_strength", lambda written, kernel: (1.0, 1.0))
+    for panel in (zhou2023.predicted_time, zhou2023.theorem_1, zhou2023.phase_map):
+        for scale in ("quick", "paper"):
+            assert {one.seeds for one in panel.recipes(scale).values()} == {3}
+            assert "3 seeds" in panel.scales[scale]
+    for numbers, count in (((9, 10, 11), 2), ((6, 12, 13), 5), ((2, 3, 4, 5, 8), 1)):
+        for number in numbers:
+            panel = getattr(zhou2023, f"fig{number}")
+            assert {one.seeds for one in panel.recipes("paper").values()} == {count}
+            assert (f"{count} seeds" in panel.scales["paper"]) == (count > 1)
+
+
 def test_figures_8_and_15_share_the_run_of_figure_2():
     (shared,) = zhou2023.fig8.recipes("paper").values()
     assert zhou2023.fig2.recipes("paper") == {"step 3000": shared}
@@ -680,7 +697,7 @@ def test_figure_14_runs_on_digits(lab):
 
 def test_the_prediction_runs_on_digits(lab, monkeypatch):
     """Times are predicted from the networks that are trained, so sizes cannot be changed afterwards."""
-    monkeypatch.setattr(prediction, "_SCALES", {"quick": Sizes(n=10, channels=6)})
+    monkeypatch.setattr(prediction, "_SCALES", {"quick": Sizes(n=10, channels=6, seeds=1)})
     monkeypatch.setattr(prediction, "_EPSILONS", (1e-6, 1e-2))
     monkeypatch.setattr(prediction, "_KERNEL", {"mnist": 3})
     results = lab.run_all(zhou2023.predicted_time.recipes("quick"))
@@ -691,7 +708,7 @@ def test_the_prediction_runs_on_digits(lab, monkeypatch):
 
 
 def test_the_phase_map_runs_on_digits(lab, monkeypatch):
-    monkeypatch.setattr(phase, "_SCALES", {"quick": Sizes(n=6, gammas=(0.5, 4.0), widths=(4, 8))})
+    monkeypatch.setattr(phase, "_SCALES", {"quick": Sizes(n=6, gammas=(0.5, 4.0), widths=(4, 8), seeds=1)})
     monkeypatch.setattr(phase, "_KERNEL", 3)
     results = lab.run_all(zhou2023.phase_map.recipes("quick"))
     assert [phase.point_of(run) for run in results.values()] == [(0.5, 4), (0.5, 8), (4.0, 4), (4.0, 8)]
@@ -702,7 +719,7 @@ def test_the_phase_map_runs_on_digits(lab, monkeypatch):
 
 
 def test_theorem_1_runs_on_digits(lab, monkeypatch):
-    monkeypatch.setattr(channels, "_SCALES", {"quick": Sizes(n=6, channels=(32, 128))})
+    monkeypatch.setattr(channels, "_SCALES", {"quick": Sizes(n=6, channels=(32, 128), seeds=1)})
     results = lab.run_all(zhou2023.theorem_1.recipes("quick"))
     # One seed; and eq. 13, which is about large M, does not hold for 32 channels yet.
     assert outcomes(zhou2023.theorem_1, results) == [UNDECIDED, HOLDS, FAILS]

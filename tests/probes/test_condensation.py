@@ -10,7 +10,7 @@ from unlazy._errors import UserError
 from unlazy.activations import Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.losses import Squared
-from unlazy.networks import ConvNet, TwoLayer, mean_field, with_fields
+from unlazy.networks import ConvNet, MeanFieldStack, TwoLayer, mean_field, with_fields
 from unlazy.probes import (
     Alignment,
     Condensation,
@@ -143,6 +143,25 @@ def test_the_matrix_is_ordered():
     assert np.all(np.diag(blocks))
     changes = np.count_nonzero(~blocks[np.arange(11), np.arange(1, 12)])
     assert changes == 2
+
+
+def test_dense_networks_of_several_layers_are_seen_and_reduced():
+    """Neurons of a block that are copies of two others, opposite ones among them, are two directions."""
+    net = MeanFieldStack((12, 6), DIM, ranks=3, bias=False, activation=Tanh(), train="wa", key=jax.random.key(0))
+    lower, upper = net.blocks
+    sense, which = np.tile([1.0, -1.0, 1.0], 2), np.repeat([0, 1], 3)
+    copies = with_fields(upper, w=jnp.asarray(sense[:, None] * np.asarray(upper.w)[which]))
+    net = with_fields(net, blocks=(lower, copies))
+    seen = look(Condensation(), net)
+    assert set(seen) == {"block-1", "block-2"}
+    assert float(seen["block-2"]["lines"]) == 2
+    assert look(CosineMatrix("block-2"), net)["block-2"].shape == (6, 6)
+    along = look(Alignment(np.asarray(upper.w)[0], layer="block-2"), net)["block-2"]["cosine"]
+    close(np.abs(along)[:3], np.ones(3), rel=1e-6)
+    reduced = reduce(net, "block-2", DATA)
+    assert reduced.neurons == 2
+    assert reduced.change < 1e-6
+    assert reduced.network.blocks[0].width == 12
 
 
 @pytest.mark.parametrize("activation", [Tanh(), Relu(), Sigmoid()], ids=["odd", "relu", "sigmoid"])

@@ -16,7 +16,7 @@ from unlazy._errors import Notice, SkippedFile, UserError
 from unlazy._plain import unseal
 from unlazy.lab import parse
 from unlazy.papers import Claim, Outcome, compare
-from unlazy.papers.outcomes import at_most
+from unlazy.papers.outcomes import at_most, certain, undecided, vacuous
 from unlazy.report import Contents, Record, records, reproduce, write_report
 from unlazy.report.terminal import print_records, print_report
 
@@ -32,6 +32,7 @@ def test_a_record_says_what_came_of_a_panel(tmp_path):
     record = kept(tmp_path)
     assert (record.panel, record.scale, record.settings) == ("made2099/fig1", "quick", "small")
     assert record.seconds == 8 * 1.5
+    assert 0 < record.judging < 60
     assert not record.fails
     assert set(record.recipes) == set(random_labels())
     assert {"versions", "commit", "device"} <= set(record.made_by)
@@ -356,6 +357,37 @@ def test_records_from_before_there_were_four_outcomes_are_read(tmp_path):
     (record,) = records(tmp_path)
     assert record.fails
     assert record.claims[0].outcome is Outcome.FAILS
+
+
+EACH = (certain(True), certain(False), vacuous("nothing could fail"), undecided("too few seeds"))
+
+
+def test_all_four_outcomes_are_kept_and_shown(tmp_path, capsys):
+    class Four(Drawn):
+        def claims(self, results):
+            return [Claim(one.outcome.name, "p", "m", one) for one in EACH]
+
+    record = reproduce(Four(), "quick", Ready(tmp_path))
+    words = [one.value for one in Outcome]
+    assert [claim["outcome"] for claim in record.summary()["claims"]] == words
+    assert [claim.outcome for claim in records(tmp_path)[0].claims] == [one.outcome for one in EACH] == list(Outcome)
+    said = "1 of 4 claims hold (1 does not hold, 1 undecided, 1 vacuous)"
+    page = Page(write_report([record], tmp_path / "r.html"))
+    assert said in page.text
+    assert all(word in page.text for word in (*words, "nothing could fail", "too few seeds"))
+    print_records([record], False)
+    told = " ".join(capsys.readouterr().out.split())
+    assert said in told
+    assert all(word in told for word in words)
+
+
+@pytest.mark.parametrize("one", EACH, ids=lambda one: one.outcome.name)
+def test_only_a_claim_that_does_not_hold_makes_a_record_fail(tmp_path, one):
+    class Single(Drawn):
+        def claims(self, results):
+            return [Claim("a", "b", "c", one)]
+
+    assert reproduce(Single(), "quick", Ready(tmp_path)).fails is (one.outcome is Outcome.FAILS)
 
 
 def test_a_claim_says_what_its_outcome_rests_on():

@@ -358,7 +358,7 @@ def test_theorem_1_is_silent_where_a_target_is_zero():
 def test_the_theorem_on_the_linear_flow_says_what_it_is():
     assert "Proposition 2" in LinearFlow.source
     assert "T_eff of that flow" in LinearFlow.statement
-    assert LinearFlow.key == "zhou2023/proposition-1"  # as it has been called
+    assert LinearFlow.key == "zhou2023/linear-flow"  # Proposition 1 solves a linear equation, and is always true
 
 
 @pytest.mark.parametrize("gamma", [2.0, 7.0])

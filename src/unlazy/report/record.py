@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,6 +36,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         The scale at which it was run, and the settings of that scale in words.
     seconds
         Computing time of its runs, when they were run.
+    judging
+        Time that judging the claims and drawing took, which is most of it where predictions are computed again; 0 in
+        older records.
     claims
         The claims, with what was measured.
     recipes
@@ -64,6 +68,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     made_by: dict[str, str]
     alt: str = ""
     references: list[Reference] | None = None
+    judging: float = 0.0
     seeds: int = 0
     usual_seeds: int = 0
     figure_sha256: str = ""
@@ -176,9 +181,11 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
         Number of processes that share the runs.
     """
     results = run_panel(panel, scale, lab, seeds, workers)
+    begun = time.perf_counter()
     claims = check_claims(panel, results)  # first: it raises an error if a run ended early and cannot be drawn
     compared = getattr(panel, "references", None)
     figure = draw(panel, results)
+    references = [] if compared is None else compared(results)
     texts = {label: str(run.attrs["recipe"]) for label, run in results.items()}
     count = count_seeds(texts.values())
     record = Record(
@@ -192,7 +199,8 @@ def reproduce(panel: Panel, scale: Scale, lab: Lab, seeds: int | None = None, wo
         recipes=texts,
         made_by=_made_by(results),
         alt=describe(figure),
-        references=[] if compared is None else compared(results),
+        references=references,
+        judging=round(time.perf_counter() - begun, 2),
         seeds=count,
         usual_seeds=count if seeds is None else count_seeds(one.json() for one in panel.recipes(scale).values()),
         figure=encode(figure, "svg", panel.title).decode(),

@@ -201,8 +201,9 @@ class Cifar(Variant):
         )
 
     def claims(self, results: Results) -> list[Claim]:
-        """Weights and pruning, as before."""
+        """Test risk, weights and pruning, as before."""
         return [
+            claims.tested(results),
             *claims.moves(results, WEIGHTS),
             *claims.prunes(results, "test_risk", "test risk"),
             *claims.prunes(results, "test_error", "share of errors on the test set"),

@@ -9,7 +9,7 @@ import xarray as xr
 from unlazy.figures import ORDERED
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
-from unlazy.papers._curves import listed, min_max, titled_canvas
+from unlazy.papers._curves import listed, min_max, plural, titled_canvas
 from unlazy.papers.outcomes import at_least, at_most, ordered, together
 from unlazy.papers.zhou2023.condensation import STAND_IN, flow_recipe, pictures_of, pictures_shown, predictions
 from unlazy.papers.zhou2023.theorems import least_effective_time, limits
@@ -17,8 +17,8 @@ from unlazy.papers.zhou2023.theorems import least_effective_time, limits
 _GAMMA = 4.5  # -log ε² / log M: large, so that T_eff > 0 at widths that can be run; any γ > 1 has the same limits
 _CHANCE = 5.0  # standard deviations, of the order of M^-1/2, by which a draw of M channels may be off
 _SCALES: dict[Scale, Sizes] = {
-    "quick": Sizes(n=20, channels=(64, 256, 1024)),
-    "paper": Sizes(n=100, channels=(64, 256, 1024, 4096)),
+    "quick": Sizes(n=20, channels=(64, 256, 1024), seeds=3),
+    "paper": Sizes(n=100, channels=(64, 256, 1024, 4096), seeds=3),
 }
 
 
@@ -61,7 +61,9 @@ class AgainstWidth(Panel):
 
     key = "zhou2023/theorem-1"
     title = "Beyond the paper: the limits of Theorem 1 against the number of channels"
-    scales = by_scale(_SCALES, lambda s: f"n = {s.n}, M = {', '.join(map(str, s.channels))}, γ = {_GAMMA:g}")
+    scales = by_scale(
+        _SCALES, lambda s: f"n = {s.n}, M = {', '.join(map(str, s.channels))}, γ = {_GAMMA:g}, {plural(s.seeds)}"
+    )
     caption = (
         "Two-layer tanh networks with kernels of 3 x 3 on class numbers, all weights from N(0, ε²) with ε = M^(-γ/2), "
         f"γ = {_GAMMA:g}, along the gradient flow of eq. 1 to T_eff of eq. 54. Left sides of eq. 14 and 15 in training "
@@ -72,14 +74,14 @@ class AgainstWidth(Panel):
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """Return a run for each M, up to T_eff (eq. 54), which is computed from the networks that are drawn."""
-        found = {}
-        for m in _SCALES[scale].channels:
+        found, s = {}, _SCALES[scale]
+        for m in s.channels:
             epsilon = float(m) ** (-_GAMMA / 2)
             one = flow_recipe(
                 f"theorem 1 M={m}",
-                pictures_of("mnist", scale, _SCALES[scale].n, pixels="signed"),
+                pictures_of("mnist", scale, s.n, pixels="signed"),
                 (m, 3, epsilon),
-                seeds,
+                seeds or s.seeds,
                 tolerance=1e-5,
                 probes=[{"kind": "input-weights", "layers": ["conv1"]}],
             )

@@ -15,7 +15,7 @@ import xarray as xr
 from unlazy.data import at_hand, images
 from unlazy.lab import Recipe, instantiate, parse
 from unlazy.papers._base import Axes, Figure, Panel, Results, Scale, option, values
-from unlazy.papers._curves import label_axes, titled_canvas
+from unlazy.papers._curves import label_axes, plural, titled_canvas
 from unlazy.papers.zhou2023.theorems import Prediction, predict
 from unlazy.probes import cluster_order, cosines
 
@@ -56,7 +56,7 @@ def pictures_of(
 
 
 def flow_recipe(
-    name: str, data: dict[str, Any], network: tuple[int, int, float], seeds: int | None, tolerance: float, **fields: Any
+    name: str, data: dict[str, Any], network: tuple[int, int, float], seeds: int, tolerance: float, **fields: Any
 ) -> Recipe:
     """Return the recipe of a two-layer network along the gradient flow, on the same data for all seeds.
 
@@ -70,7 +70,7 @@ def flow_recipe(
         data=data,
         network={"kind": "conv-net", "channels": [channels], "kernel": kernel, "scale": epsilon, "rescaled": True},
         flow={"kind": "gradient-flow", "tolerance": tolerance},
-        seeds=seeds or 1,
+        seeds=seeds,
         same_data=True,
         **fields,
     )
@@ -93,6 +93,7 @@ class Training:
     adam: bool = True
     optimiser: Any = "adam"  # as a recipe has it
     standard: bool = False  # the control: from a standard initialisation
+    seeds: int = 1  # more at paper scale where training takes minutes
 
     def recipe(self, name: str, scale: Scale, seeds: int | None) -> Recipe:
         """Return the recipe; data depend on the seed only, so that all activations and controls get the same images."""
@@ -116,7 +117,7 @@ class Training:
             flow=flow | {"loss": self.loss},
             times=[self.rate * step for step in self.steps],
             probes=["train-loss", *(["train-error"] if classes else []), {"kind": "input-weights", "layers": layers}],
-            seeds=seeds or 1,
+            seeds=seeds or self.seeds,
             dtype="float32",
         )
 
@@ -124,7 +125,8 @@ class Training:
         """Describe its sizes in a few words."""
         depth = {1: "1 convolution", 3: "3 convolutions"}[len(self.channels)]
         dense = "" if self.dense is None else f", {self.dense} dense units"
-        return f"n = {self.n}, {depth} of {self.channels[0]} channels{dense}"
+        several = f", {plural(self.seeds)}" if self.seeds > 1 else ""
+        return f"n = {self.n}, {depth} of {self.channels[0]} channels{dense}{several}"
 
 
 class TrainingPanel(Panel):

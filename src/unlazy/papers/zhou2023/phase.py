@@ -12,7 +12,7 @@ import xarray as xr
 from unlazy.figures import Axis, draw_phases
 from unlazy.lab import Recipe, draw_data, parse
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option
-from unlazy.papers._curves import exponents, titled_canvas
+from unlazy.papers._curves import exponents, plural, titled_canvas
 from unlazy.papers.outcomes import at_least, increases, ordered, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.claims import NEAR, NEARLY_ALL, SPREAD, observe, percent
@@ -21,8 +21,8 @@ from unlazy.papers.zhou2023.theorems import linearise
 
 _GAMMAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
 _SCALES: dict[Scale, Sizes] = {
-    "quick": Sizes(n=20, gammas=(0.5, 1.0, 1.5, 2.0, 3.0, 4.0), widths=(16, 64, 256)),
-    "paper": Sizes(n=100, gammas=_GAMMAS, widths=(16, 64, 256, 1024)),
+    "quick": Sizes(n=20, gammas=(0.5, 1.0, 1.5, 2.0, 3.0, 4.0), widths=(16, 64, 256), seeds=3),
+    "paper": Sizes(n=100, gammas=_GAMMAS, widths=(16, 64, 256, 1024), seeds=3),
 }
 _KERNEL = 5
 _MOST = 0.5  # share of pairs above which a network is drawn as condensed
@@ -97,7 +97,7 @@ class PhaseMap(Panel):
         _SCALES,
         lambda s: (
             f"n = {s.n}, {len(s.gammas)} γ from {s.gammas[0]:g} to {s.gammas[-1]:g}, M = "
-            f"{', '.join(map(str, s.widths))}"
+            f"{', '.join(map(str, s.widths))}, {plural(s.seeds)}"
         ),
     )
     caption = (
@@ -121,7 +121,7 @@ class PhaseMap(Panel):
                 f"phase γ={gamma:g} M={m}",
                 data,
                 (m, _KERNEL, epsilon),
-                seeds,
+                seeds or sizes.seeds,
                 tolerance=1e-3,
                 times=[float(unit * share) for share in ((*_GRID, *_LATE) if gamma < 1 else _GRID)],
                 probes=["train-loss", {"kind": "input-weights", "layers": ["conv1", "conv1-kernels"]}],

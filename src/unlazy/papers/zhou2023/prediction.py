@@ -11,13 +11,16 @@ import xarray as xr
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, Sizes, by_scale, option, recipe_of
-from unlazy.papers._curves import first_crossing, listed, min_max, titled_canvas
+from unlazy.papers._curves import first_crossing, listed, min_max, plural, titled_canvas
 from unlazy.papers.outcomes import Judgement, at_least, increases, near, together, undecided
 from unlazy.papers.zhou2023 import condensation as c
 from unlazy.papers.zhou2023.condensation import STAND_IN, Pictures, predictions
 from unlazy.papers.zhou2023.theorems import Prediction
 
-_SCALES: dict[Scale, Sizes] = {"quick": Sizes(n=100, channels=32), "paper": Sizes(n=500, channels=32)}
+_SCALES: dict[Scale, Sizes] = {
+    "quick": Sizes(n=100, channels=32, seeds=3),
+    "paper": Sizes(n=500, channels=32, seeds=3),
+}
 _KERNEL: dict[Pictures, int] = {"mnist": 5, "cifar10": 3}
 _EPSILONS = (1e-6, 1e-5, 1e-4, 1e-3)
 _LEVEL = 0.999
@@ -81,7 +84,10 @@ class PredictedTime(Panel):
 
     key = "zhou2023/prediction"
     title = "Beyond the paper: the time of condensation, predicted and measured"
-    scales = by_scale(_SCALES, lambda s: f"n = {s.n}, {s.channels} kernels, ε = {_EPSILONS[0]:g} to {_EPSILONS[-1]:g}")
+    scales = by_scale(
+        _SCALES,
+        lambda s: f"n = {s.n}, {s.channels} kernels, ε = {_EPSILONS[0]:g} to {_EPSILONS[-1]:g}, {plural(s.seeds)}",
+    )
     caption = (
         "Two-layer tanh networks (MNIST: kernels of 5 x 5, pixels in [0, 1]; CIFAR-10: 3 x 3, [-1, 1]) on class "
         "numbers, all weights from N(0, ε²), along the gradient flow of eq. 1 in rescaled coordinates. Top: 1 - median "
@@ -100,7 +106,7 @@ class PredictedTime(Panel):
                 f"prediction {pictures} ε={epsilon:g}",
                 c.pictures_of(pictures, scale, s.n),
                 (s.channels, kernel, epsilon),
-                seeds,
+                seeds or s.seeds,
                 tolerance=1e-5,
                 probes=["train-loss", {"kind": "input-weights", "layers": ["conv1"]}],
             )

@@ -47,7 +47,7 @@ class LinearFlow(_OfKernels):
         Allowed difference, as a share of the length of the weights.
     """
 
-    key: ClassVar[str] = "zhou2023/proposition-1"
+    key: ClassVar[str] = "zhou2023/linear-flow"
     source: ClassVar[str] = f"{AUTHORS}, Proposition 2 and the proof of Theorem 3, with our constant"
     statement: ClassVar[str] = "Small weights follow the linear flow of Proposition 1 to 5 % up to T_eff of that flow."
     counterexample: ClassVar[Example] = Example(small_images, scale=0.3)  # γ < 1
