@@ -148,9 +148,9 @@ class Diagnosis(Saved):
             ("pairs", _PAIRS),
         ):
             each = {name: part.measured[quantity] for name, part in self.layers.items() if quantity in part.measured}
-            plots[title] = {name: dataclasses.replace(slope, exponent=np.nan) for name, slope in each.items()} if (
-                quantity == "pairs"  # a share, of which no power of the width is meant
-            ) else each
+            if quantity == "pairs":  # a share is not a power of the width
+                each = {name: dataclasses.replace(slope, exponent=np.nan) for name, slope in each.items()}
+            plots[title] = each
         shown = {title: some for title, some in plots.items() if some}
         figure = draw_widths(f"{self.settings.get('model', 'Model')}: {self.answer.label}", shown)
         for axes in figure.axes:

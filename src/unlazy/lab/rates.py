@@ -123,9 +123,8 @@ class RateTransfer(Saved):
 
     def __repr__(self) -> str:
         head, rows = self.table()
-        lines = [
-            "  ".join(cell.ljust(len(name)) for cell, name in zip(row, head, strict=True)) for row in (head, *rows)
-        ]
+        sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, sizes)).rstrip() for row in (head, *rows)]
         return "\n".join([f"{self.verdict}. {self.reason}", *lines])
 
 

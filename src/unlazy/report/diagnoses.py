@@ -23,8 +23,10 @@ _POWERS = (
 _CAPTIONS = {
     "diagnosis": _POWERS,
     "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
-    "rate transfer": "A dot is one seed, lines are medians, a star marks the best learning rate of each width, and a cross "
-    "rates at which training diverged.",
+    "rate transfer": (
+        "A dot is one seed, lines are medians, a star marks the best learning rate of each width, and a cross rates at "
+        "which training diverged."
+    ),
     "phase diagram": "Dots are computed runs. Between them, within cells of one regime, the quantity is interpolated.",
 }
 

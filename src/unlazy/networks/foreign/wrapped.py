@@ -177,8 +177,8 @@ def _advice(error: Exception) -> str:
         return 'give unlazy.wrap further arguments of the model by call={"name": value}'
     if any(word in said for word in _RANDOM):
         return (
-            "if it draws random numbers, switch that off in the model, or give unlazy.wrap call={...} to do so, or key=0 "
-            "for the same ones every time"
+            "if it draws random numbers, switch that off in the model, or give unlazy.wrap call={...} to do so, or "
+            "key=0 for the same ones every time"
         )
     if "immutable" in said or "batch_stats" in said or "axis name" in said or "unbound axis" in said:
         return 'use running averages that it only reads, by call={"train": False} or whatever the model calls it'
