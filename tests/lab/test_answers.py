@@ -147,6 +147,16 @@ def test_runs_that_diverged_are_counted_by_width():
     assert "1 at 512" in judged(measured(output_change=SOME_NAN), {}).whole.reason
 
 
+@pytest.mark.parametrize("lasting", ["kernel drift", "linearisation error"])
+def test_measurements_that_disagree_are_named(lasting):
+    whole = judged(measured(**{lasting.replace(" ", "_"): powers(0)}), {}).whole
+    assert whole.answer is Answer.UNDECIDED
+    assert whole.reason.endswith(f"vanishes and the {lasting} does not.")
+    assert "narrow the interval" not in whole.advice
+    unclear = judged(measured(**{lasting.replace(" ", "_"): WIDE}), {}).whole
+    assert "narrow the interval" in unclear.advice
+
+
 def test_a_layer_whose_change_is_no_number_says_why():
     diverged = judged(measured(h__feature_change=SOME_NAN, output_change=SOME_NAN), {}).layers["h"]
     assert diverged.answer is Answer.UNDECIDED

@@ -314,6 +314,11 @@ def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
         return Part(Answer.LAZY, reason, _LESS_LAZY, slopes)
     if drift.persists and error.persists and not (_negligible(drift) or _negligible(error)):
         return Part(Answer.FEATURE_LEARNING, reason, _LAZIER, slopes)
+    gone = [one.vanishes or _negligible(one) for one in (drift, error)]
+    if gone[0] != gone[1] and (error if gone[0] else drift).persists:
+        left, other = ("linearisation error", "kernel drift") if gone[0] else ("kernel drift", "linearisation error")
+        reason += f" The {other} vanishes and the {left} does not."
+        return Part(Answer.UNDECIDED, reason, "Larger widths, or a longer training, show which of them lasts.", slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the intervals.", slopes)
 
 
