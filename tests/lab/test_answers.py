@@ -147,6 +147,49 @@ def test_runs_that_diverged_are_counted_by_width():
     assert "1 at 512" in judged(measured(output_change=SOME_NAN), {}).whole.reason
 
 
+@pytest.mark.parametrize("lasting", ["kernel drift", "linearisation error"])
+def test_measurements_that_disagree_are_named(lasting):
+    whole = judged(measured(**{lasting.replace(" ", "_"): powers(0)}), {}).whole
+    assert whole.answer is Answer.UNDECIDED
+    assert whole.reason.endswith(f"vanishes and the {lasting} does not.")
+    assert "narrow the interval" not in whole.advice
+    unclear = judged(measured(**{lasting.replace(" ", "_"): WIDE}), {}).whole
+    assert "narrow the interval" in unclear.advice
+
+
+def test_a_layer_whose_change_is_no_number_says_why():
+    diverged = judged(measured(h__feature_change=SOME_NAN, output_change=SOME_NAN), {}).layers["h"]
+    assert diverged.answer is Answer.UNDECIDED
+    assert diverged.reason == "Training diverged (runs by width: 1 at 512), so that its change is not known."
+    from_zero = judged(measured(h__feature_change=flat(np.inf)), {}).layers["h"]
+    assert from_zero.answer is Answer.UNDECIDED
+    assert "are 0 at the start" in from_zero.reason
+    usual = {"kernel drift": 0.05, "linearisation error": 0.05, "output change": 0.9, "h: feature change": np.inf}
+    once = judged_once(usual, {}).layers["h"]
+    assert (once.answer, once.reason) == (Answer.UNDECIDED, from_zero.reason)
+
+
+def crosses(axes):
+    """Abscissae of the crosses that mark what is not a number, line by line."""
+    return [list(line.get_xdata()) for line in axes.lines if line.get_marker() == "x" and len(line.get_xdata())]
+
+
+def test_figures_show_what_diverged():
+    figure = judged(measured(kernel_drift=SOME_NAN), {}).plot()
+    drift, outputs, *_, shares = figure.axes
+    assert crosses(drift) == [[512]]
+    assert crosses(outputs) == []
+    assert drift.get_xlim()[0] < WIDTHS[0]
+    assert drift.get_xlim()[1] > WIDTHS[-1]
+    assert "m^" not in shares.get_legend().get_texts()[0].get_text()  # shares are not powers of the width
+    rates, values = losses(0.0)
+    values[-1, -2:] = np.inf
+    slope = fit_slope(WIDTHS, np.ones((4, 3)))
+    (axes,) = RateTransfer(tuple(rates), WIDTHS, values, slope, {}).plot().axes
+    assert crosses(axes) == [list(rates[-2:])]
+    assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "diverged"
+
+
 @pytest.mark.parametrize(
     ("changes", "answer"),
     [
@@ -235,6 +278,9 @@ def test_the_verdict_on_rates(shift, verdict):
         assert found.best.exponent == pytest.approx(shift, abs=0.02)
     assert json.dumps(found.to_dict())
     assert found.plot().axes
+    first, *lines = repr(found).splitlines()
+    assert first.startswith(f"{verdict}. ")
+    assert len({line.index(line.split()[1]) for line in lines[1:]}) == 1  # columns are straight
     head, rows = found.table()
     assert head == ["rate", *(f"width {width}" for width in WIDTHS)]
     marked = [[cell.endswith("*") for cell in row[1:]] for row in rows]

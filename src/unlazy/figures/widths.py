@@ -53,6 +53,8 @@ def draw_widths(
 ) -> Figure:
     """Draw quantities against the width: a dot for each seed, the fitted power, and a band for its 95 % interval.
 
+    A cross at the top marks the widths at which a measurement is not a finite number, as where training diverged.
+
     Parameters
     ----------
     title
@@ -80,6 +82,7 @@ def draw_widths(
             one.set_yscale("log")
         for index, (label, quantity) in enumerate(quantities.items()):
             _draw(one, index, label, quantity, (predicted or {}).get(name, {}).get(label))
+        _mark_failures(one, widths, quantities)
         if positive:
             low, high = one.get_ylim()
             spare = max(1.0, np.sqrt(_LEAST_RANGE * low / high))
@@ -93,11 +96,24 @@ def draw_widths(
     return fit(figure)
 
 
+def _mark_failures(axes: Axes, widths: Sequence[int], quantities: Mapping[str, Fitted]) -> None:
+    for index, (label, quantity) in enumerate(quantities.items()):
+        failed = np.asarray(quantity.widths)[~np.isfinite(quantity.values).all(axis=1)]
+        if failed.size:
+            top = np.full(failed.size, 0.97 - 0.05 * index)  # one below the other
+            mark = {"color": ORDERED[index % len(ORDERED)], "transform": axes.get_xaxis_transform()}
+            axes.plot(failed, top, "x", markersize=6, label=f"_{label}, not finite", **mark)
+    if len(widths) > 1:  # all widths are shown
+        low, high = widths[0], widths[-1]
+        axes.set_xlim(low / (high / low) ** 0.05, high * (high / low) ** 0.05)
+
+
 def _draw(axes: Axes, index: int, label: str, quantity: Fitted, predicted: float | None) -> None:
     colour, widths = ORDERED[index % len(ORDERED)], np.asarray(quantity.widths, float)
     values = np.asarray(quantity.values, float)
     known = not np.isnan(quantity.exponent)
     words = literal(label) + (f": $m^{{{round(quantity.exponent, 2) + 0.0:.2f}}}$" if known else "")
+    words += "" if np.isfinite(values).all() else " (×: not finite)"
     words += f" (predicted {predicted:g})" if predicted is not None else ""
     for seed, one in enumerate(values.T):
         axes.plot(widths, one, "o", color=colour, markersize=4, alpha=0.5, label=f"_{label}, seed {seed + 1}")

@@ -148,6 +148,8 @@ class Diagnosis(Saved):
             ("pairs", _PAIRS),
         ):
             each = {name: part.measured[quantity] for name, part in self.layers.items() if quantity in part.measured}
+            if quantity == "pairs":  # a share is not a power of the width
+                each = {name: dataclasses.replace(slope, exponent=np.nan) for name, slope in each.items()}
             plots[title] = each
         shown = {title: some for title, some in plots.items() if some}
         figure = draw_widths(f"{self.settings.get('model', 'Model')}: {self.answer.label}", shown)
@@ -211,6 +213,7 @@ _ONE_WIDTH = "Laziness is about growing width, and there is only one width."
 _MORE = "Give at least three widths, each twice the one before."
 _LAZIER = "A larger multiplier of the last layer, with smaller learning rates, makes it lazier."
 _LESS_LAZY = "A smaller multiplier of the last layer, with larger learning rates, changes that."
+_FROM_ZERO = "Its pre-activations are 0 at the start, so that its relative change is infinite."
 _NO_MORE = "Its directions have not gathered, and no more is known of it."
 
 
@@ -238,6 +241,8 @@ def _layer(slopes: dict[str, Slope]) -> Part:
         if relative.grows and not size.vanishes:
             advice = "Its learning rate has to fall faster with the width."
             return Part(Answer.UNSTABLE, f"Its {what} is {relative}.", advice, slopes)
+    if not np.isfinite(change.values).all():
+        return Part(Answer.UNDECIDED, *_unknown(change), slopes)
     reason = f"Its relative change is {change}."
     if _negligible(change) or change.vanishes:
         return Part(
@@ -251,6 +256,13 @@ def _layer(slopes: dict[str, Slope]) -> Part:
         advice = "An initialisation or multiplier that falls more slowly keeps its size at the start."
         return Part(Answer.FEATURE_LEARNING, reason, advice, slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the interval.", slopes)
+
+
+def _unknown(change: Slope) -> tuple[str, str]:
+    """Return why the relative change of a layer is not a number, and what would decide."""
+    if np.isinf(change.values).any():
+        return _FROM_ZERO, "Start it from small random weights."
+    return f"Training diverged (runs by width: {_failed(change)}), so that its change is not known.", ""
 
 
 def _negligible(*changes: Slope) -> bool:
@@ -302,6 +314,11 @@ def _by_kernel(drift: Slope, error: Slope, slopes: dict[str, Slope]) -> Part:
         return Part(Answer.LAZY, reason, _LESS_LAZY, slopes)
     if drift.persists and error.persists and not (_negligible(drift) or _negligible(error)):
         return Part(Answer.FEATURE_LEARNING, reason, _LAZIER, slopes)
+    gone = [one.vanishes or _negligible(one) for one in (drift, error)]
+    if gone[0] != gone[1] and (error if gone[0] else drift).persists:
+        left, other = ("linearisation error", "kernel drift") if gone[0] else ("kernel drift", "linearisation error")
+        reason += f" The {other} vanishes and the {left} does not."
+        return Part(Answer.UNDECIDED, reason, "Larger widths, or a longer training, show which of them lasts.", slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the intervals.", slopes)
 
 
@@ -325,6 +342,8 @@ def _layer_once(slopes: dict[str, Slope]) -> Part:
     if "feature change" not in slopes:
         return Part(Answer.UNDECIDED, _NO_MORE, "", slopes)
     change = slopes["feature change"].last
+    if not np.isfinite(change):
+        return Part(Answer.UNDECIDED, _FROM_ZERO if np.isinf(change) else "Its change is not a number.", "", slopes)
     reason = f"Its pre-activations changed by {100 * change:.2g} % of their size."
     answer = Answer.LAZY if change < SMALL else Answer.FEATURE_LEARNING if change > LARGE else Answer.UNDECIDED
     return Part(answer, reason, "", slopes)

@@ -116,7 +116,7 @@ def judge_layer(
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
     faults, hints = [], []
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        hints = [f"multiply its forward multiplier, or whatever else makes its inputs, by m^{-phi:.1f}"]
+        hints = [f"multiply what it computes, or its inputs, by m^{-phi:.1f}"]
         faults = ["forward multiplier"]
     elif phi:
         faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]

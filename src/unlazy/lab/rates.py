@@ -87,6 +87,7 @@ class RateTransfer(Saved):
         from unlazy.figures import ORDERED, canvas, fit
 
         figure, (axes,) = canvas()
+        diverged = False
         for index, (width, row) in enumerate(zip(self.widths, self.losses, strict=True)):
             colour, middle = ORDERED[index % len(ORDERED)], _medians(row)
             shown = np.where(np.isfinite(middle), middle, np.nan)
@@ -94,11 +95,19 @@ class RateTransfer(Saved):
             for seed, one in enumerate(row.T):
                 axes.plot(self.rates, np.where(np.isfinite(one), one, np.nan), ".", color=colour, alpha=0.4)
                 axes.lines[-1].set_label(f"_width {width}, seed {seed + 1}")
+            if not np.isfinite(middle).all():
+                failed = np.asarray(self.rates)[~np.isfinite(middle)]
+                place = {"transform": axes.get_xaxis_transform(), "color": colour}
+                axes.plot(failed, np.full(failed.size, 0.97 - 0.04 * index), "x", label=f"_{width}, diverged", **place)
+                diverged = True
             least = int(np.argmin(middle))
             axes.plot(self.rates[least], middle[least], "*", color=colour, markersize=13, label=f"_best at {width}")
         axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
-        axes.legend()
-        axes.set_title(f"Learning rate: {self.verdict}")
+        if diverged:
+            axes.plot([], [], "kx", label="diverged")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hides no dots
+        power = "" if np.isnan(self.best.exponent) else f" (best $\\propto m^{{{self.best.exponent:.2f}}}$)"
+        axes.set_title(f"Learning rate: {self.verdict}{power}")
         return fit(figure)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,9 +123,8 @@ class RateTransfer(Saved):
 
     def __repr__(self) -> str:
         head, rows = self.table()
-        lines = [
-            "  ".join(cell.ljust(len(name)) for cell, name in zip(row, head, strict=True)) for row in (head, *rows)
-        ]
+        sizes = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, sizes)).rstrip() for row in (head, *rows)]
         return "\n".join([f"{self.verdict}. {self.reason}", *lines])
 
 

@@ -16,11 +16,17 @@ _KINDS = {
     "rate transfer": "Best learning rate",
     "phase diagram": "Phase diagram",
 }
-_POWERS = "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents."
+_POWERS = (
+    "A dot is one seed; lines are fitted powers of the width, bands the 95 % intervals of their exponents. A cross "
+    "marks widths at which runs diverged."
+)
 _CAPTIONS = {
     "diagnosis": _POWERS,
     "coordinate check": f"{_POWERS} Dotted lines have the predicted exponents.",
-    "rate transfer": "A dot is one seed, lines are medians, and a star marks the best learning rate of each width.",
+    "rate transfer": (
+        "A dot is one seed, lines are medians, a star marks the best learning rate of each width, and a cross rates at "
+        "which training diverged."
+    ),
     "phase diagram": "Dots are computed runs. Between them, within cells of one regime, the quantity is interpolated.",
 }
 

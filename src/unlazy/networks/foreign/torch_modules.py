@@ -95,7 +95,8 @@ class TorchNetwork(Network):
         if averaging and state == "refuse":
             raise UserError(
                 f"{name} has running averages ({averaging[0]}), which training changes by other means than gradients: "
-                "give state='freeze' to observe it with its averages at each time, or use layers without them."
+                "give state='freeze' to unlazy.wrap, to observe it with its averages at each time, or use layers "
+                "without them."
             )
         trained = {each: one.requires_grad for each, one in module.named_parameters()}
         if not trained:

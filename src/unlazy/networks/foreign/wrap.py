@@ -164,7 +164,7 @@ def _check(parts: Parts, state: str) -> None:
     if parts.state and state == "refuse":
         raise UserError(
             f"{name} has {parts.state}, which training changes by other means than gradients: give state='freeze' to "
-            "hold it as it is, or use layers without it."
+            "unlazy.wrap, which then holds it as it is, or use layers without it."
         )
     arrays = named_parameters(parts.parameters)
     if not arrays:

@@ -174,11 +174,14 @@ def _advice(error: Exception) -> str:
     """Return what to try after an error of a user's model, guessed from its words."""
     said = f" {type(error).__name__} {error}".lower()
     if "argument" in said and "missing" in said:
-        return 'give further arguments of the model by call={"name": value}'
+        return 'give unlazy.wrap further arguments of the model by call={"name": value}'
     if any(word in said for word in _RANDOM):
-        return "if it draws random numbers, switch that off by call={...}, or give key=0 for the same ones every time"
+        return (
+            "if it draws random numbers, switch that off in the model, or give unlazy.wrap call={...} to do so, or "
+            "key=0 for the same ones every time"
+        )
     if "immutable" in said or "batch_stats" in said or "axis name" in said or "unbound axis" in said:
         return 'use running averages that it only reads, by call={"train": False} or whatever the model calls it'
     if any(word in said for word in _WHOLE):
-        return "if it takes whole numbers (tokens), give integer_inputs=True"
-    return "give input_shape if it takes samples of another shape, and batched=True or False"
+        return "if it takes whole numbers (tokens), give unlazy.wrap integer_inputs=True"
+    return "give input_shape to unlazy.wrap if it takes samples of another shape, and batched=True or False"
