@@ -52,8 +52,8 @@ class Driver:
 
     Parameters
     ----------
-    method
-        The method, resolved; or one for each run, which differ in numbers only.
+    methods
+        The method of each run, resolved; they differ in numbers only.
     run_state
         The state from which the runs start.
     times
@@ -82,7 +82,7 @@ class Driver:
 
     def __init__(
         self,
-        method: Method | Sequence[Method],
+        methods: Sequence[Method],
         run_state: RunState,
         times: Times | Sequence[Times],
         probes: Probes,
@@ -91,7 +91,7 @@ class Driver:
         self.run_state = run_state
         self.batching: compiled.Batching = batching
         runs = 1 if batching == "one" else run_state.state.code.shape[0]
-        self.methods = list(method) if isinstance(method, Sequence) else [method] * runs
+        self.methods = list(methods)
         self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
         self._late = {name: probe for name, probe in self.probes.items() if only_at_end(probe)}

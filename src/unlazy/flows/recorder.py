@@ -172,7 +172,7 @@ class Recorder:
         check_outputs(shape, data)
         samples = Samples(data.x, data.y, data.weight, data.x_test)
         run = RunState(_state(arrays, int(at)), rest, arrays, samples, data, at, self._method)
-        return (Driver if traced else _Eager)(self._method, run, [at], self._probes, "one")
+        return (Driver if traced else _Eager)([self._method], run, [at], self._probes, "one")
 
     def _keep(self, index: int, arrays: PyTree) -> None:
         """Keep a snapshot; where there is no more room, only those at multiples of a larger and larger number."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
-import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy._files import replace, write_sealed
+from unlazy._files import write_with_figure
 from unlazy.lab.slopes import Slope, fit_slope
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ class Saved(abc.ABC):
         with styled("screen"):  # the same measurements give the same file
             self.plot().savefig(drawn, format="svg", metadata={"Date": None})
         figure = drawn.getvalue()[drawn.getvalue().index("<svg") :].encode()  # without its head: for pages to include
-        replace(path.with_suffix(".svg"), figure)
-        digest = hashlib.sha256(figure).hexdigest()
-        write_sealed(path, self.to_dict() | {"table": {"head": head, "rows": rows}, "figure_sha256": digest})
+        write_with_figure(path, self.to_dict() | {"table": {"head": head, "rows": rows}}, figure)
         return path
 
 

@@ -52,7 +52,7 @@ from unlazy.lab.layer_checks import (
     places_of,
     predicted_exponents,
 )
-from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, rms, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Loss
 from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
@@ -282,14 +282,14 @@ def _of_seed(
         if multiplier is None:
             continue
         own = _traced(_with_leaf(network, name, stepped[name]), data.x)[name]
-        size, slope = _rms(start[name]), _rms(slopes[name])
-        response = multiplier * inputs**0.5 * _rms(layer.inputs)
-        step, shrink = _rms(stepped[name] - start[name] - decays[name]), _rms(decays[name])
+        size, slope = rms(start[name]), rms(slopes[name])
+        response = multiplier * inputs**0.5 * rms(layer.inputs)
+        step, shrink = rms(stepped[name] - start[name] - decays[name]), rms(decays[name])
         pace = step / slope if slope else float(flow.rate) * rates[name]
         one |= {
-            "size": _rms(layer.preactivations),
-            "change": _rms(after[name].preactivations - layer.preactivations),
-            "own": _rms(own.preactivations - layer.preactivations),
+            "size": rms(layer.preactivations),
+            "change": rms(after[name].preactivations - layer.preactivations),
+            "own": rms(own.preactivations - layer.preactivations),
             FORWARD: response * size,
             UPDATE: response * step if adam else response**2 * pace,
         } | ({DECAY: shrink / size} if shrink and size else {})
@@ -315,17 +315,13 @@ def _multiplier(network: Network, name: str, layer: TracedLayer, weights: Any, x
     def of(layer: TracedLayer, weights: Any) -> float:
         rows = layer.weights.reshape(layer.groups, -1, layer.weights.shape[-1])
         inputs = layer.inputs if layer.groups > 1 else layer.inputs[..., None, :]
-        product = _rms(jnp.einsum("...gd,gmd->...gm", inputs, rows))
-        return _rms(layer.preactivations - bias) / product * _rms(layer.weights) / _rms(weights)
+        product = rms(jnp.einsum("...gd,gmd->...gm", inputs, rows))
+        return rms(layer.preactivations - bias) / product * rms(layer.weights) / rms(weights)
 
     drawn = jax.random.normal(jax.random.key(0), weights.shape, weights.dtype)
     found = of(_traced(_with_leaf(network, name, drawn), x)[name], drawn)
-    linear = not _rms(weights) or abs(of(layer, weights) / found - 1) < _LINEAR
+    linear = not rms(weights) or abs(of(layer, weights) / found - 1) < _LINEAR
     return found if linear and np.isfinite(found) and found > 0 else None
-
-
-def _rms(values: Any) -> float:
-    return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
 
 
 def _leaves(tree: PyTree) -> dict[str, Any]:

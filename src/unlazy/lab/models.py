@@ -285,6 +285,11 @@ def part_of(progress: Progress, done: int, total: int, shown: float | None = Non
     return lambda fraction, time: progress(min(1.0, (done + fraction) / total), time if shown is None else shown)
 
 
+def rms(values: Any) -> float:
+    """Return the root mean square of all entries."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
+
+
 def rate_of(flow: Flow) -> float | None:
     """Return the learning rate of descent; None for other flows."""
     return float(flow.rate) if isinstance(flow, Descent) else None

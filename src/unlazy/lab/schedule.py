@@ -72,6 +72,7 @@ def run_all(
     identities = check_all(labelled, workers)
     begin()
     distinct = {recipe.digest: recipe for recipe in labelled.values()}
+    lab.expect(len(distinct))
     if engine is None:
         engine = Local(min(workers, len(distinct))) if workers > 1 and len(distinct) > 1 else Serial()
     failed = Schedule(lab, distinct, engine).work(identities)
