@@ -164,7 +164,9 @@ class Descent(GramMethod):
         """Continue a run; one that may have stopped at a loss only with the same ``stop_loss``."""
         resumed, bound = super().resume(previous), getattr(previous, "stop_loss", None)
         if bound is not None and bound != self.stop_loss:
-            raise UserError("A run with `stop_loss` is extended with the same one: start a new run for another.")
+            raise UserError(
+                "A run with `stop_loss` can only be extended with the same value: start a new run for another."
+            )
         return resumed
 
     def _transform(self, optimiser: Optimiser) -> optax.GradientTransformation:

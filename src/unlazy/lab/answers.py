@@ -204,11 +204,11 @@ def _by_layer(measured: Mapping[str, Slope]) -> tuple[dict[str, Slope], dict[str
     return whole, each
 
 
-_ONE_WIDTH = "Laziness is about growing width, and there is only one width."
+_ONE_WIDTH = "Laziness is a statement about growing width, and there is only one width."
 _MORE = "Give at least three widths, each twice the one before."
 _LAZIER = "A larger multiplier of the last layer, with smaller learning rates, makes it lazier."
 _LESS_LAZY = "A smaller multiplier of the last layer, with larger learning rates, changes that."
-_NO_MORE = "Its directions have not gathered, and no more is known of it."
+_NO_MORE = "Its input weights have not gathered along lines, and nothing else was measured."
 
 
 def _gathered(slopes: dict[str, Slope]) -> Part | None:
@@ -283,7 +283,7 @@ def _whole(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
             if part.answer is answer:
                 return Part(answer, f"Layer {name}: {part.reason}", part.advice, slopes)
     if moved.last < TRIVIAL:
-        reason = f"Outputs have changed by {100 * moved.last:.2g} % of the initial error only."
+        reason = f"Outputs have changed by only {100 * moved.last:.2g} % of the initial error."
         return Part(Answer.UNDECIDED, reason, "Train longer, or at a larger rate.", slopes)
     return _by_kernel(drift, error, slopes)
 
@@ -312,7 +312,7 @@ def judged_once(measured: Mapping[str, float], settings: dict[str, Any]) -> Diag
     return Diagnosis(_whole_once(whole, layers), layers, settings)
 
 
-_OF_ONE_WIDTH = "This is one training at one width; diagnose(make, data, widths) tells how it depends on the width."
+_OF_ONE_WIDTH = "This is one training at one width; diagnose(make, data, widths) shows how it depends on the width."
 
 
 def _layer_once(slopes: dict[str, Slope]) -> Part:
@@ -332,7 +332,7 @@ def _whole_once(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
     if not np.isfinite([drift, error, moved]).all():
         return Part(Answer.UNSTABLE, "A measurement is not finite.", "Lower the learning rate.", slopes)
     if moved < TRIVIAL:
-        reason = f"Outputs changed by {100 * moved:.2g} % of the initial error only."
+        reason = f"Outputs changed by only {100 * moved:.2g} % of the initial error."
         return Part(Answer.TRIVIAL, reason, "A longer training, or a larger rate, changes that.", slopes)
     gathered = [name for name, part in layers.items() if part.answer is Answer.CONDENSED]
     if gathered:

@@ -62,7 +62,7 @@ from unlazy.theory import abc
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_INPUTS, _UNITS = "inputs", "units"  # of a layer, which tell of what kind it is
+_INPUTS, _UNITS = "inputs", "units"  # of a layer, which show of what kind it is
 _LINEAR = 1e-2  # by which the multiplier may depend on the weights: more than rounding, less than any normalisation
 _SHOWN = {"size": "size at the start", "change": "change after the steps", "own": "change by its own first update"}
 
@@ -169,8 +169,8 @@ def coordinate_check(
     """Check how initialisation, multipliers, learning rates and weight decay of a model scale with the width.
 
     Only exponents of the width are judged. A factor that does not depend on the width, or an exponent that is off by
-    less than 1/4, is not noticed. Checked are weights that data are multiplied with; of embeddings, biases and
-    normalisation only what they do to the inputs of the layers.
+    less than 1/4, is not noticed. Weights that data are multiplied with are checked;
+    embeddings, biases and normalisation only through their effect on the inputs of the layers.
 
     Parameters
     ----------
@@ -203,7 +203,9 @@ def coordinate_check(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> Any:
         if not isinstance(chosen, Descent):
-            raise UserError(f"A coordinate check counts steps of Descent, not of {type(chosen).__name__}.")
+            raise UserError(
+                f"A coordinate check counts the steps of Descent, not of {type(chosen).__name__}: give a Descent."
+            )
         return _measure(networks, samples, chosen, steps, by_adam(chosen), part)
 
     rows, _, chosen, interrupted = over_widths(
@@ -234,7 +236,7 @@ def coordinate_check(
 
 
 def _kinds(small: dict[str, Any], large: dict[str, Any]) -> dict[str, Kind]:
-    """Tell kinds of weights by which of their sizes grow; leave out those that do not grow or cannot be checked."""
+    """Find the kinds of weights by which of their sizes grow; leave out those that do not grow or cannot be checked."""
     kinds: dict[tuple[bool, bool], Kind] = {(False, True): "input", (True, True): "hidden", (True, False): "output"}
     grown = {
         name: (large[name][_INPUTS] > one[_INPUTS], large[name][_UNITS] > one[_UNITS])

@@ -151,7 +151,7 @@ class Description:
         if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not FILLED & set(parameters):
             return self.value(sections.build(section, kind, where))
         # It needs a key or data, so it is described by its options instead of being made.
-        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        if not _registry.takes_anything(parameters):
             for option in options:
                 if option.replace("-", "_") not in parameters:
                     raise sections.no_option(option, [one for one in parameters if one not in FILLED], where)

@@ -57,7 +57,7 @@ def make_models(
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise UserError(f"make({width}, key) failed ({said}): call it by itself to see where.") from error
+            raise UserError(f"make({width}, key) failed ({said}): call it alone to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
         models.append(_network(made, f"make({width}, key)"))

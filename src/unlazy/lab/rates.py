@@ -85,15 +85,15 @@ class RateTransfer(Saved):
     def plot(self) -> Figure:
         """Draw the loss against the rate, a curve for each width, with its minimum marked."""
         from unlazy.figures import ORDERED, canvas, fit
+        from unlazy.figures.style import seed_names
 
         figure, (axes,) = canvas()
         for index, (width, row) in enumerate(zip(self.widths, self.losses, strict=True)):
             colour, middle = ORDERED[index % len(ORDERED)], _medians(row)
             shown = np.where(np.isfinite(middle), middle, np.nan)
             axes.plot(self.rates, shown, color=colour, label=f"width {width}")
-            for seed, one in enumerate(row.T):
-                axes.plot(self.rates, np.where(np.isfinite(one), one, np.nan), ".", color=colour, alpha=0.4)
-                axes.lines[-1].set_label(f"_width {width}, seed {seed + 1}")
+            names = seed_names(f"width {width}", row.T)
+            axes.plot(self.rates, np.where(np.isfinite(row), row, np.nan), ".", color=colour, alpha=0.4, label=names)
             least = int(np.argmin(middle))
             axes.plot(self.rates[least], middle[least], "*", color=colour, markersize=13, label=f"_best at {width}")
         axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
@@ -104,19 +104,13 @@ class RateTransfer(Saved):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers and strings, for JSON."""
         losses = [[list(map(finite_or_none, one)) for one in row] for row in self.losses]
+        answer = {"kind": "rate transfer", "answer": self.verdict, "reason": self.reason, "settings": self.settings}
         measured = {"rates": list(self.rates), "widths": list(self.widths), "losses": losses, "best": self.best.plain()}
-        return {
-            "kind": "rate transfer",
-            "answer": self.verdict,
-            "reason": self.reason,
-            "settings": self.settings,
-        } | measured
+        return answer | measured
 
     def __repr__(self) -> str:
         head, rows = self.table()
-        lines = [
-            "  ".join(cell.ljust(len(name)) for cell, name in zip(row, head, strict=True)) for row in (head, *rows)
-        ]
+        lines = ("  ".join(map(str.ljust, row, map(len, head))) for row in (head, *rows))
         return "\n".join([f"{self.verdict}. {self.reason}", *lines])
 
 
@@ -165,7 +159,7 @@ def rate_transfer(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> list[list[float]]:
         if not isinstance(chosen, Descent):
-            raise UserError(f"Learning rates are those of Descent, not of {type(chosen).__name__}.")
+            raise UserError(f"Learning rates are those of Descent: give one instead of {type(chosen).__name__}.")
         row = []
         for rate in found:
             one = with_fields(chosen, rate=np.asarray(rate))  # an array: nothing is compiled again

@@ -148,7 +148,7 @@ def _arguments(
     Options named in ``others`` are allowed and ignored.
     """
     parameters = dict(list(_registry.parameters(maker).items())[leading:])
-    anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    anything = _registry.takes_anything(parameters)
     parameters = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     hints, arguments = hints_of(maker), {}
     known = [name for name in parameters if name not in given]

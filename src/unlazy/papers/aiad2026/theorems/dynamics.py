@@ -23,9 +23,7 @@ class _OnFixedFeatures(Theorem[Setting]):
 
     example: ClassVar[Example] = Example(problems.few_points)  # an infinite first block: its kernel has a closed form
     counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
-
-    def read(self, run: Trajectory) -> Reading[Setting]:
-        return driven(run)
+    read = staticmethod(driven)
 
 
 class ChannelsMove(_OnFixedFeatures):

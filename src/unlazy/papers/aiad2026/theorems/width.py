@@ -168,9 +168,7 @@ class _Bounded(WithProbability[Finite]):
 
     counterexample: ClassVar[Example] = Example(problems.few_points, first=24)  # a network of usual size
     knows = staticmethod(is_finite)
-
-    def read(self, run: Trajectory) -> Reading[Finite]:
-        return coupled(run)
+    read = staticmethod(coupled)
 
     def _judge(
         self, known: Constants, off: float, size: float, what: str, why: str, numbers: dict[str, float], twice: bool

@@ -98,9 +98,7 @@ class LargestParameter(WithProbability[Start]):
     statement: ClassVar[str] = "At the start no parameter exceeds ε √(2 log(2N/δ)), with probability 1 - δ."
     example: ClassVar[Example] = Example(small_start, 32)
     counterexample: ClassVar[Example] = Example(small_start, 32, scale=None)  # two sizes
-
-    def read(self, run: Trajectory) -> Reading[Start]:
-        return _read(run)
+    read = staticmethod(_read)
 
     def conclude(self, setting: Start) -> Finding:
         form, epsilon = setting
