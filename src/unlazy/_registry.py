@@ -158,11 +158,6 @@ def _signature(member: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(member).parameters
 
 
-def takes_anything(options: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether a function with these parameters takes keyword arguments of any name."""
-    return any(one.kind is one.VAR_KEYWORD for one in options.values())
-
-
 def modules(package: ModuleType, missing: Callable[[str, BaseException], None] | None = None) -> list[ModuleType]:
     """Return a module, or a package and all its public modules, each package followed by its own.
 

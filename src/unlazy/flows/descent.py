@@ -124,7 +124,7 @@ class Descent(GramMethod):
         linear = self.optimiser.linear and (self.then is None or self.then.linear)
         if self.clip_norm is None and self.clip_sample is None and linear:
             return None
-        return "Gram coordinates are exact only where steps are linear in the gradients: use weights for Adam or clips."
+        return "Gram coordinates are exact only where steps are linear in gradients: use weights for Adam or clipping."
 
     def one_by_one(self) -> bool:
         """Minibatches are shuffled once per epoch; under vmap they would be shuffled at each step."""

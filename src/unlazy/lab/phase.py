@@ -320,7 +320,7 @@ class PhaseDiagram(Saved):
         """Return in a sentence how many runs were needed, and how well the theory fits."""
         said = f"{self.runs} of the {self.full} runs of the full grid were needed"
         if len(self.names) == 1:
-            return f"{said}, and all are {self.names[0]}: no boundary separates points of the coarse grid."
+            return f"{said}, and all are {self.names[0]}: no boundary was found on the coarse grid."
         if self.agreement is None:
             return f"{said}."
         return f"{said}; {self.agreement:.0%} of computed points are on the side of '{self.phase.theory}' that fits."

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unlazy._checked import takes_anything
 from unlazy._errors import UserError
-from unlazy._registry import takes_anything
 from unlazy._types import PyTree
 from unlazy.kernels.problem import leaf_name
 
