@@ -23,7 +23,9 @@ class _OnFixedFeatures(Theorem[Setting]):
 
     example: ClassVar[Example] = Example(problems.few_points)  # an infinite first block: its kernel has a closed form
     counterexample: ClassVar[Example] = problems.TRAINED_FEATURES
-    read = staticmethod(driven)
+
+    def read(self, run: Trajectory) -> Reading[Setting]:
+        return driven(run)
 
 
 class ChannelsMove(_OnFixedFeatures):

@@ -168,7 +168,9 @@ class _Bounded(WithProbability[Finite]):
 
     counterexample: ClassVar[Example] = Example(problems.few_points, first=24)  # a network of usual size
     knows = staticmethod(is_finite)
-    read = staticmethod(coupled)
+
+    def read(self, run: Trajectory) -> Reading[Finite]:
+        return coupled(run)
 
     def _judge(
         self, known: Constants, off: float, size: float, what: str, why: str, numbers: dict[str, float], twice: bool

@@ -52,7 +52,9 @@ class LinearFlow(_OfKernels):
     statement: ClassVar[str] = "Small weights follow the linear flow of Proposition 1 to 5 % up to T_eff of that flow."
     counterexample: ClassVar[Example] = Example(small_images, scale=0.3)  # γ < 1
     within: float = eqx.field(static=True, default=0.05)
-    read = staticmethod(read)
+
+    def read(self, run: Trajectory) -> Reading[Setting]:
+        return read(run)
 
     def conclude(self, setting: Setting) -> Finding:
         run, found, end = setting.run, setting.prediction, setting.end

@@ -98,7 +98,9 @@ class LargestParameter(WithProbability[Start]):
     statement: ClassVar[str] = "At the start no parameter exceeds ε √(2 log(2N/δ)), with probability 1 - δ."
     example: ClassVar[Example] = Example(small_start, 32)
     counterexample: ClassVar[Example] = Example(small_start, 32, scale=None)  # two sizes
-    read = staticmethod(_read)
+
+    def read(self, run: Trajectory) -> Reading[Start]:
+        return _read(run)
 
     def conclude(self, setting: Start) -> Finding:
         form, epsilon = setting
