@@ -78,7 +78,7 @@ def conform(maker: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     if signature is None:
         return args, kwargs
     for given in kwargs:
-        if given not in signature.parameters and not _takes_anything(signature):
+        if given not in signature.parameters and not takes_anything(signature.parameters):
             known = [one for one in signature.parameters if one != "self"]
             raise UserError(f"{name} has no argument '{given}'. {suggest(given, known)}")
     try:
@@ -129,8 +129,9 @@ def _signature(maker: Any) -> inspect.Signature | None:
         return None
 
 
-def _takes_anything(signature: inspect.Signature) -> bool:
-    return any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values())
+def takes_anything(options: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function with these parameters takes keyword arguments of any name."""
+    return any(one.kind is one.VAR_KEYWORD for one in options.values())
 
 
 # ---------------------------------------------------------------- one value

@@ -39,7 +39,7 @@ def use_cache() -> Path | None:
         writable(folder, "Compiled code", VARIABLE)
     except Exception as error:
         advice = f"set {VARIABLE} to a folder, or to off"
-        text = f"Compiled code is not kept, as '{folder}' cannot be used ({reason(error)}): {advice}."
+        text = f"Compiled code is not stored, because '{folder}' cannot be used ({reason(error)}): {advice}."
         warnings.warn(text, Notice, stacklevel=2)
         return None
     _used.add(str(folder))

@@ -63,6 +63,12 @@ def write_sealed(path: Path, content: dict[str, Any]) -> None:
     replace(path, json.dumps(seal(content), indent=1, ensure_ascii=False).encode())
 
 
+def write_with_figure(path: Path, content: dict[str, Any], figure: bytes) -> None:
+    """Write a table as `write_sealed` does, and beside it an SVG figure that its checksum covers too."""
+    replace(path.with_suffix(".svg"), figure)
+    write_sealed(path, content | {"figure_sha256": hashlib.sha256(figure).hexdigest()})
+
+
 def create(path: Path, content: bytes) -> None:
     """Write a file that does not exist yet, and that is complete as soon as it exists.
 
@@ -165,6 +171,18 @@ def probe_names(table: Mapping[str, Any]) -> list[str]:
     probes = table.get("probes")
     found = [one if isinstance(one, str) else one.get("as", one.get("kind")) for one in probes or () if one]
     return list(map(str, found))
+
+
+def by_field(node: Any, name: str) -> dict[str, Any]:
+    """Return the values in a part of a recipe by the dotted names of their fields; ``name`` is that of the part."""
+    if not isinstance(node, dict):
+        return {name: node}
+    return {field: leaf for part, one in node.items() for field, leaf in by_field(one, f"{name}.{part}").items()}
+
+
+def is_part(name: str, probe: str) -> bool:
+    """Whether a variable is what a probe observed, or a part of it, as ``kernel.drift`` is of ``kernel``."""
+    return name == probe or name.startswith(f"{probe}.")
 
 
 def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dataset:

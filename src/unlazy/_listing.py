@@ -6,6 +6,7 @@ of unlazy and of plug-ins; when a source changes, the listing is made again.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib.util
@@ -27,9 +28,13 @@ _SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # 
 FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
 
 
-def offered_lazily(package: str, names: dict[str, str]) -> tuple[list[str], Callable[[str], object]]:
-    """Return ``__all__`` and ``__getattr__`` of a package whose names, by module, are imported when first used."""
-    homes = {name: f"{package}.{module}" for module, some in names.items() for name in some.split()}
+def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object]]:
+    """Return ``__all__`` and ``__getattr__`` of a package that imports its names only ``if TYPE_CHECKING``.
+
+    They are read from the file ``source`` of the package, and each is imported when it is first used.
+    """
+    imports = [node for node in ast.walk(ast.parse(Path(source).read_bytes())) if isinstance(node, ast.ImportFrom)]
+    homes = {one.name: str(node.module) for node in imports for one in node.names if one.asname}
 
     def find(name: str) -> object:
         if name in homes:

@@ -111,5 +111,11 @@ def read_sealed(path: Path) -> tuple[dict[str, Any], bool]:
     return unseal(parse_json(read_text(path)))
 
 
+def check_figure(figure: str, expected: str | None) -> None:
+    """Raise a `DamagedError` if the SVG figure beside a sealed file does not have the ``expected`` SHA-256 digest."""
+    if hashlib.sha256(figure.encode()).hexdigest() != expected:
+        raise DamagedError("its figure was changed or damaged after it was written")
+
+
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -103,7 +103,7 @@ def test_a_damaged_local_file_is_refused(server, folder):
 
 
 def test_wrong_bytes_are_thrown_away(server):
-    with pytest.raises(UserError, match=r"sent for thing.bin has SHA-256 .* was expected; it was thrown away"):
+    with pytest.raises(UserError, match=r"sent for thing.bin has SHA-256 .* was expected; it was discarded"):
         fetch(source(server, b"<html>please log in</html>"))
     assert cached() == []
 

@@ -111,7 +111,7 @@ def test_images_keep_their_axes(small_mnist, key):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 41}, "40 training images of the classes wanted, but 41"),
+        ({"n": 41}, "40 training images of these classes, but 41"),
         ({"n": 30, "n_held": 11}, "but 41 were asked for: take fewer"),
         ({"n_held": 40}, "but 41 were asked for"),
         ({"n_test": 31}, "30 test images"),
@@ -146,7 +146,7 @@ def test_digits(key):
     assert data.held_out is not None
     assert (data.x.shape, data.x_test.shape, data.held_out.x.shape) == ((100, 64), (50, 64), (20, 64))
     assert (float(data.x.min()), float(data.x.max())) == (0.0, 1.0)
-    with pytest.raises(UserError, match="'digits' has 1,797 images of the classes wanted, but 1,798 were asked for"):
+    with pytest.raises(UserError, match="'digits' has 1,797 images of these classes, but 1,798 were asked for"):
         digits(1797, 1, key=key)
 
 

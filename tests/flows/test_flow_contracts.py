@@ -189,7 +189,7 @@ def test_times_that_fall_on_one_step_are_one_time(network, data):
     assert run.times.tolist() == [0.0, 3.0, 6.0, 9.0]
     assert run.stats["steps"] == 3
     assert len(run.observed["train-loss"]) == 4
-    with pytest.raises(UserError, match="Not one step fits between t = 0 and t = 2"):
+    with pytest.raises(UserError, match="No step fits between t = 0 and t = 2"):
         Descent(rate=1e6)(network, data, [0.0, 1.0, 2.0])
 
 
@@ -212,5 +212,5 @@ def test_an_unfinished_time_must_be_asked_for_first(network, data):
         raise KeyboardInterrupt
 
     part = Descent(rate=1e-4)(network, data, [1.0], progress=stop)
-    with pytest.raises(UserError, match="on its way to t = 1: ask for that time first"):
+    with pytest.raises(UserError, match="on its way to t = 1: give that time first"):
         Descent(rate=1e-4).extend(part, [0.5])

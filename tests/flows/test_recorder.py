@@ -195,6 +195,6 @@ def test_mistakes_are_explained():
         Recorder(model, (data.x, data.y, data.y))
     with pytest.raises(UserError, match="There is no probe called 'train-los'"):
         Recorder(model, data, ["train-los"]).see(0, model)
-    with pytest.raises(UserError, match=r"see was given 5: give the TwoLayer as it is now"):
+    with pytest.raises(UserError, match=r"see was given 5: give the current TwoLayer"):
         Recorder(TwoLayer(2, 3, 2, key=0), data).see(0, 5)
     assert isinstance(recorder.trajectory().loss, Squared)

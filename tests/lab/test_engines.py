@@ -272,7 +272,9 @@ class Unreliable(Engine):
 def test_a_run_that_kills_its_worker_again_and_again_is_given_up_and_the_others_finish(tmp_path):
     wanted, lab = several(5), Lab(tmp_path)
     unreliable = Unreliable({wanted["r2"].digest})
-    with pytest.raises(UserError, match=r"1 of 5 runs failed.*r2: 'r2' ended its worker 3 times \(at last by signal"):
+    with pytest.raises(
+        UserError, match=r"1 of 5 runs failed.*r2: 'r2' ended its worker 3 times \(most recently by signal"
+    ):
         lab.run_all(wanted, engine=unreliable)
     assert {name for name, one in wanted.items() if lab.store.path(one).exists()} == {"r0", "r1", "r3", "r4"}
     assert unreliable.given[:2] == [5, 5], "once more as it is, then in halves"
@@ -442,7 +444,7 @@ def test_the_cache_can_be_moved_turned_off_and_fail(tmp_path, monkeypatch):
         assert _compilation.use_cache() is None
         (tmp_path / "file").write_text("")
         monkeypatch.setenv(_compilation.VARIABLE, str(tmp_path / "file"))
-        with pytest.warns(Notice, match="Compiled code is not kept"):
+        with pytest.warns(Notice, match="Compiled code is not stored"):
             assert _compilation.use_cache() is None
         assert jax.config.jax_compilation_cache_dir is None
         monkeypatch.setenv(_compilation.VARIABLE, str(tmp_path / "kept"))

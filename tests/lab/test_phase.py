@@ -10,10 +10,11 @@ import xarray as xr
 from unlazy._errors import UserError
 from unlazy.cli import main
 from unlazy.figures import Axis, phase_figure
+from unlazy.figures.style import evenly
 from unlazy.lab import Lab, Measure, Phase, phase_diagram
 from unlazy.lab.measures import Found
 from unlazy.lab.phase import PhaseDiagram
-from unlazy.lab.refinement import coarse_indices, refine
+from unlazy.lab.refinement import refine
 
 
 def search(shape, coarse, region):
@@ -63,8 +64,8 @@ def test_a_boundary_that_enters_a_cell_through_an_edge_is_followed():
 
 
 def test_any_grid_can_be_divided():
-    assert coarse_indices(2, 5) == [0, 1]
-    assert coarse_indices(10, 4) == [0, 3, 6, 9]
+    assert evenly(2, 5).tolist() == [0, 1]
+    assert evenly(10, 4).tolist() == [0, 3, 6, 9]
     for shape in ((2, 2), (2, 7), (5, 3), (6, 10)):
         cells, _, _ = search(shape, 3, lambda i, j: (i + j) % 2)
         assert all(b - a == 1 and d - c == 1 for a, b, c, d in cells)  # everything is divided

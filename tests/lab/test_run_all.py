@@ -112,7 +112,9 @@ def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monk
         pytest.raises(UserError, match=r"2 of 7 runs failed, and the others are stored\. ") as error,
     ):
         lab.run_all(wanted, workers=2)
-    assert "deadly: 'deadly' ended its worker 3 times (at last by signal SIGKILL) and is given up" in str(error.value)
+    assert "deadly: 'deadly' ended its worker 3 times (most recently by signal SIGKILL) and is not tried again" in str(
+        error.value
+    )
     assert "bad: 'failing' failed before its first observation" in str(error.value)
     # No other recipe has its width, so it is a task of its own from the beginning: three workers, and no fourth.
     assert [size for _, size in killed] == [1, 1, 1]

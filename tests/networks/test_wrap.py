@@ -476,7 +476,7 @@ MISTAKES = {
     "no parameters": (lambda: unlazy.wrap(Empty()), "Empty has no floating-point parameters"),
     "a function alone": (
         lambda: unlazy.wrap(foreign.mlp),
-        r"'mlp' has its parameters elsewhere: give wrap\(apply, par",
+        r"'mlp' does not hold its parameters: give wrap\(apply, par",
     ),
     "a network": (lambda: unlazy.wrap(TwoLayer(2, 2, key=0)), "A TwoLayer is a network already"),
     "NaN": (lambda: unlazy.wrap(foreign.mlp, {"w": np.array([np.nan])}), "'w' of mlp has entries that are NaN"),

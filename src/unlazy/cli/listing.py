@@ -18,6 +18,8 @@ from unlazy.cli.options import AsJson, Runs
 def list_(kind: str | None = None, name: str | None = None, /, *, json: AsJson = False) -> int:
     """List what a recipe can name: kinds of objects, the members of a kind, or the options of a member.
 
+    For example, all kinds, all activations, and the options of one:
+
         unlazy list
 
         unlazy list activation

@@ -229,7 +229,7 @@ def verify(runs: Path = Path("runs"), /, *, json: Json = False) -> int:
 
     Everything in stored runs, checkpoints, sweeps, certificates, diagnoses and records of panels is read. Nothing is
     changed: delete a damaged file, and the command that wrote it writes it again. The exit status is 1 if a file is
-    damaged and 0 otherwise. Files that older versions wrote without a checksum are counted, but are no error.
+    damaged and 0 otherwise. Files that older versions wrote without a checksum are counted, but are not an error.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def _download(source: Published, path: Path, folder: str | None) -> None:
         seen = str(error).partition(" but got ")[2][:64]
         raise UserError(
             f"What {source.url} sent for {source.name} has SHA-256 {seen}, but {source.sha256} was expected; it was "
-            f"thrown away. Try again, or {elsewhere} {DATA}."
+            f"discarded. Try again, or {elsewhere} {DATA}."
         ) from error
 
 

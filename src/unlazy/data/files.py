@@ -183,7 +183,7 @@ def _cut_up(
         parts = cut(n, (1 - test - held_out, test, held_out), key=key)
     for what, share, part in (("test", test, parts[1]), ("held_out", held_out, parts[2])):
         if share and not part.size:
-            raise UserError(f"{what} = {share} of {n} samples is none: take a larger share, or more samples.")
+            raise UserError(f"{what} = {share} of {n} samples is less than one sample: take a larger share.")
     return divided(np.asarray(whole.x), np.asarray(whole.y), parts, (scaled[0], False, scaled[1]), name=name)
 
 

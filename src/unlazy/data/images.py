@@ -23,7 +23,7 @@ from unlazy._inputs import as_key
 from unlazy._types import Inputs, KeyLike, Outputs
 from unlazy.data import checks
 from unlazy.data._base import Dataset, generator, reads
-from unlazy.data.download import Published, fetch, find, local, reading, stamp
+from unlazy.data.download import Published, at_hand, fetch, find, local, reading, stamp
 
 Read = TypeVar("Read")
 Pixels = Literal["unit", "signed", "standard"]
@@ -64,6 +64,13 @@ def _mnist_files(folder: str | None = None, **_: Any) -> list[Path]:
 def _cifar_files(folder: str | None = None, **_: Any) -> list[Path]:
     subset = [path for part in CIFAR_SUBSET for path in local(part, folder=folder)]
     return local(CIFAR_ARCHIVE, folder=folder) or subset
+
+
+def available(name: Literal["mnist", "cifar10"]) -> bool:
+    """Return whether the files of a data set are on this machine; for CIFAR-10, two of its batches are enough."""
+    if name == "mnist":
+        return all(at_hand(file) for file in MNIST_FILES)
+    return at_hand(CIFAR_ARCHIVE) or all(at_hand(part) for part in CIFAR_SUBSET)
 
 
 def _maker(files: Callable[..., list[Path]]):
@@ -191,9 +198,7 @@ def digits(
 
 def _enough(name: str, what: str, have: int, asked: int) -> None:
     if asked > have:
-        raise UserError(
-            f"'{name}' has {have:,} {what} of the classes wanted, but {asked:,} were asked for: take fewer."
-        )
+        raise UserError(f"'{name}' has {have:,} {what} of these classes, but {asked:,} were asked for: take fewer.")
 
 
 def _of_classes(pool: Labelled, classes: tuple[int, ...] | None) -> Labelled:

@@ -13,14 +13,6 @@ from typing import TYPE_CHECKING
 
 from unlazy._listing import offered_lazily
 
-_NAMES = {
-    "comparison": "Comparison Group compare rank settings short",
-    "drawing": "curves draw_plots overlay plots shows_seeds",
-    "phases": "Axis draw_phases phase_figure",
-    "style": "DASHES ORDERED SCALING STYLE Style band bars canvas fit literal plain rounding styled typeset",
-    "widths": "draw_widths",
-}
-
 if TYPE_CHECKING:
     from unlazy.figures.comparison import Comparison as Comparison, Group as Group, compare as compare, rank as rank
     from unlazy.figures.comparison import settings as settings, short as short
@@ -33,4 +25,4 @@ if TYPE_CHECKING:
     from unlazy.figures.style import typeset as typeset
     from unlazy.figures.widths import draw_widths as draw_widths
 else:
-    __all__, __getattr__ = offered_lazily("unlazy.figures", _NAMES)
+    __all__, __getattr__ = offered_lazily(__name__, __file__)

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, article, suggest
-from unlazy._files import probe_names, recipe_table
+from unlazy._files import is_part, probe_names, recipe_table
 from unlazy.figures.style import MOST_COLOURS, ORDERED, shades
 
 Runs = Any  # a run, a sequence of runs, or a mapping from labels to runs or to sequences of runs (seeds)
@@ -140,7 +140,7 @@ class Comparison:
             return self.names
         found: list[str] = []
         for probe in [probes] if isinstance(probes, str) else list(probes):
-            of_probe = [name for name in self.names if name == probe or name.startswith(f"{probe}.")]
+            of_probe = [name for name in self.names if is_part(name, probe)]
             if not of_probe:
                 raise UserError(f"These runs have no probe called '{probe}'. {suggest(probe, self.names)}")
             found += [name for name in of_probe if name not in found]

@@ -214,7 +214,7 @@ def band(
     axes.plot(x, np.median(curves, axis=0), color=shade, linestyle=line, label=label, **style)
     if len(curves) > 1:
         if thin:
-            names = _seed_names(label, curves)
+            names = seed_names(label, curves)
             axes.plot(x, curves.T, color=shade, linestyle=line, linewidth=0.5, alpha=0.5, label=names)
         axes.fill_between(x, curves.min(axis=0), curves.max(axis=0), color=shade, alpha=0.1, linewidth=0)
 
@@ -233,11 +233,12 @@ def bars(axes: Axes, x: Sequence[float], values: np.ndarray, index: int, label: 
     spread = values.std(axis=0) if len(values) > 1 else None
     axes.errorbar(x, values.mean(axis=0), spread, color=colour, linestyle=line, marker="o", capsize=3, label=label)
     if len(values) > 1:
-        axes.plot(x, values.T, ".", color=colour, markersize=4, alpha=0.4, label=_seed_names(label, values))
+        axes.plot(x, values.T, ".", color=colour, markersize=4, alpha=0.4, label=seed_names(label, values))
 
 
-def _seed_names(label: str, values: np.ndarray) -> list[str]:
-    return [f"_{label}, seed {seed}" for seed in range(1, 1 + len(values))]  # an underscore: not in the legend
+def seed_names(label: str, values: np.ndarray) -> list[str]:
+    """Name the curve of each seed, which is a row of ``values``; an underscore keeps names out of the legend."""
+    return [f"_{label}, seed {seed}" for seed in range(1, 1 + len(values))]
 
 
 def shades(key: str, values: Sequence[str]) -> dict[str, str]:

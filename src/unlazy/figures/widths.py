@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from unlazy.figures.style import ORDERED, canvas, fit, literal
+from unlazy.figures.style import ORDERED, canvas, fit, literal, seed_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,8 +115,7 @@ def _draw(axes: Axes, index: int, label: str, quantity: Fitted, predicted: float
     words = literal(label) + (f": $m^{{{round(quantity.exponent, 2) + 0.0:.2f}}}$" if known else "")
     words += "" if np.isfinite(values).all() else " (×: not finite)"
     words += f" (predicted {predicted:g})" if predicted is not None else ""
-    for seed, one in enumerate(values.T):
-        axes.plot(widths, one, "o", color=colour, markersize=4, alpha=0.5, label=f"_{label}, seed {seed + 1}")
+    axes.plot(widths, values, "o", color=colour, markersize=4, alpha=0.5, label=seed_names(label, values.T))
     centre = np.log(widths).mean()
     powers = lambda exponent: np.exp(exponent * (np.log(widths) - centre))  # noqa: E731
     if not known:

@@ -124,7 +124,7 @@ class Descent(GramMethod):
         linear = self.optimiser.linear and (self.then is None or self.then.linear)
         if self.clip_norm is None and self.clip_sample is None and linear:
             return None
-        return "Gram coordinates are exact only where steps are linear in the gradients: use weights for Adam or clips."
+        return "Gram coordinates are exact only where steps are linear in gradients: use weights for Adam or clipping."
 
     def one_by_one(self) -> bool:
         """Minibatches are shuffled once per epoch; under vmap they would be shuffled at each step."""
@@ -164,7 +164,9 @@ class Descent(GramMethod):
         """Continue a run; one that may have stopped at a loss only with the same ``stop_loss``."""
         resumed, bound = super().resume(previous), getattr(previous, "stop_loss", None)
         if bound is not None and bound != self.stop_loss:
-            raise UserError("A run with `stop_loss` is extended with the same one: start a new run for another.")
+            raise UserError(
+                "A run with `stop_loss` can only be extended with the same value: start a new run for another."
+            )
         return resumed
 
     def _transform(self, optimiser: Optimiser) -> optax.GradientTransformation:

@@ -52,8 +52,8 @@ class Driver:
 
     Parameters
     ----------
-    method
-        The method, resolved; or one for each run, which differ in numbers only.
+    methods
+        The method of each run, resolved; they differ in numbers only.
     run_state
         The state from which the runs start.
     times
@@ -82,7 +82,7 @@ class Driver:
 
     def __init__(
         self,
-        method: Method | Sequence[Method],
+        methods: Sequence[Method],
         run_state: RunState,
         times: Times | Sequence[Times],
         probes: Probes,
@@ -91,7 +91,7 @@ class Driver:
         self.run_state = run_state
         self.batching: compiled.Batching = batching
         runs = 1 if batching == "one" else run_state.state.code.shape[0]
-        self.methods = list(method) if isinstance(method, Sequence) else [method] * runs
+        self.methods = list(methods)
         self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
         self._late = {name: probe for name, probe in self.probes.items() if only_at_end(probe)}
@@ -101,7 +101,7 @@ class Driver:
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
         each, counted = each_times(times, runs), jnp.issubdtype(state.remaining.dtype, jnp.integer)
         if underway and np.size(each[0]) and np.ravel(each[0])[0] != target:
-            raise UserError(f"The interrupted run was on its way to t = {target:g}: ask for that time first.")
+            raise UserError(f"The interrupted run was on its way to t = {target:g}: give that time first.")
         known: dict[tuple[int, int], Stops] = {}  # by method and times: seeds share both
         for one, some in zip(self.methods, each, strict=True):
             if (id(one), id(some)) not in known:
@@ -109,8 +109,8 @@ class Driver:
         self.stops = [known[id(one), id(some)] for one, some in zip(self.methods, each, strict=True)]
         if len({len(some.asked) for some in self.stops}) > 1:
             raise UserError(
-                "Runs that are trained together need the same number of save times, on different steps: give fewer "
-                "times, or run them one by one."
+                "Runs that are trained together need the same number of save times, each on a step of its own: give "
+                "fewer times, or run them one by one."
             )
         self._last_probes: list[Observe] = []  # the probes that were evaluated last, and
         self._at_start: list[tuple[Observe, PyTree]] = []  # the values at the start of the run that they need

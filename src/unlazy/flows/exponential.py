@@ -16,9 +16,10 @@ from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.flows.method import Method, OutputControlled
 from unlazy.flows.state import JUDGED_TEST_INPUTS as JUDGED
-from unlazy.flows.state import Attempt, Controller, State, either, failure, finite, output_scale, root_mean_square
+from unlazy.flows.state import Attempt, Controller, State, either, failure, finite, output_scale
 from unlazy.losses import Loss
 from unlazy.networks import Network, Samples, View
+from unlazy.probes.layer_sizes import root_mean_square
 
 # The last error enters too, so that step sizes converge without rejections.
 _CONTROLLER, _PAST = Controller(power=0.2, safety=0.9, least=0.3, most=3.0), 0.1

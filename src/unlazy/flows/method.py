@@ -98,7 +98,7 @@ class Flow(Checked):
             As for a run from the start. The result holds only the new times.
         """
         flow = self.resume(trajectory.flow)
-        return Driver(flow, trajectory.run_state, times, probes, "one").run(progress).trajectories()[0]
+        return Driver([flow], trajectory.run_state, times, probes, "one").run(progress).trajectories()[0]
 
     @checked
     def over_seeds(
@@ -257,6 +257,12 @@ def count(value: int) -> np.ndarray:
     return np.asarray(value, np.int32)
 
 
+def check_step(step: np.ndarray | None) -> None:
+    """Reject a constant step that is not positive."""
+    if step is not None and not float(step) > 0:
+        raise UserError(f"step = {float(step):g} is not positive: give a positive size, or leave it out.")
+
+
 class GramMethod(Method):
     """A method with the options of training in Gram coordinates, which `Exponential` documents."""
 
@@ -279,8 +285,7 @@ class OutputControlled(GramMethod):
         least = 64 * float(jnp.finfo(data.x.dtype).eps)
         if self.step is None and not float(self.tolerance) >= least:
             raise UserError(f"tolerance = {self.tolerance:g} is below rounding error: try 1e-4, at least {least:.0e}.")
-        if self.step is not None and not float(self.step) > 0:
-            raise UserError(f"step = {float(self.step):g} is not positive: give a positive size, or leave it out.")
+        check_step(self.step)
 
 
 def _check_options(method: Any) -> None:

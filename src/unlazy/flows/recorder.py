@@ -118,9 +118,9 @@ class Recorder:
         if driver is None:
             driver = self._driver = self._first(network, arrays, rest, at)
         elif not at > driver.run_state.target:
-            raise UserError(f"Step {at:g} is not after step {driver.run_state.target:g}: count up from call to call.")
+            raise UserError(f"Step {at:g} is not after step {driver.run_state.target:g}: give increasing numbers.")
         elif _shapes(arrays) != _shapes(driver.run_state.first):
-            raise UserError("This model has other arrays than the first one that was given: keep to one architecture.")
+            raise UserError("The arrays of this model differ from those of the first one: use one architecture.")
         elif int(driver.state.code):
             return {}
         driver.seconds = time.perf_counter() - self._begun
@@ -160,11 +160,11 @@ class Recorder:
         if isinstance(model, Network):
             if type(model) is not type(self._like):
                 given, expected = type(model).__name__, type(self._like).__name__
-                raise UserError(f"A {given} was given, where a {expected} was expected: keep to one architecture.")
+                raise UserError(f"A {given} was given, where a {expected} was expected: use one architecture.")
             return model
         if (with_model := getattr(self._like, "with_model", None)) is not None:  # it is a wrapped model
             return with_model(model)
-        raise UserError(f"see was given {short(model)}: give the {type(self._like).__name__} as it is now.")
+        raise UserError(f"see was given {short(model)}: give the current {type(self._like).__name__}.")
 
     def _first(self, network: Network, arrays: PyTree, rest: PyTree, at: float) -> Driver:
         data, traced = self._data, network.traceable
@@ -172,7 +172,7 @@ class Recorder:
         check_outputs(shape, data)
         samples = Samples(data.x, data.y, data.weight, data.x_test)
         run = RunState(_state(arrays, int(at)), rest, arrays, samples, data, at, self._method)
-        return (Driver if traced else _Eager)(self._method, run, [at], self._probes, "one")
+        return (Driver if traced else _Eager)([self._method], run, [at], self._probes, "one")
 
     def _keep(self, index: int, arrays: PyTree) -> None:
         """Keep a snapshot; where there is no more room, only those at multiples of a larger and larger number."""

@@ -14,7 +14,7 @@ from jaxtyping import Array
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows.method import GramMethod, count, number, number_or_none
+from unlazy.flows.method import GramMethod, check_step, count, number, number_or_none
 from unlazy.flows.state import Attempt, State, failure, finite, length, velocity
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, split_trained
@@ -64,8 +64,7 @@ class RungeKutta(GramMethod):
     def check(self, network: Network, data: Dataset) -> None:
         """Require positive tolerances above rounding error, or a positive step."""
         rtol, atol, eps = float(self.rtol), float(self.atol), float(jnp.finfo(data.x.dtype).eps)
-        if self.step is not None and not float(self.step) > 0:
-            raise UserError(f"step = {float(self.step):g} is not positive: give a positive size, or leave it out.")
+        check_step(self.step)
         if self.step is None and not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < np.inf):
             raise UserError(f"rtol = {rtol:g} and atol = {atol:g} must be positive numbers: try rtol = 1e-6.")
         if self.step is None and max(rtol, atol) < 8 * eps:

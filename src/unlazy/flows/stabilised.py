@@ -16,9 +16,9 @@ from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.flows.method import OutputControlled
 from unlazy.flows.state import JUDGED_TEST_INPUTS as JUDGED
 from unlazy.flows.state import Attempt, Controller, State, failure, finite, length, output_scale, velocity
-from unlazy.flows.state import root_mean_square as rms
 from unlazy.losses import Loss
 from unlazy.networks import Network, Samples, split_trained
+from unlazy.probes.layer_sizes import root_mean_square
 
 MIN_STAGES = 3
 MIN_STAGES_KINKED = 8  # of a step of full length at kinks, where the error is in proportion to h/s whatever s is
@@ -117,7 +117,7 @@ class Stabilised(OutputControlled):
 
         def estimate() -> tuple[Outputs, Scalar]:  # the error of the training outputs, and its relative size on all
             outputs = here.push(data.judged(JUDGED), missed)
-            return outputs[: data.n], rms(outputs) / m.scale
+            return outputs[: data.n], root_mean_square(outputs) / m.scale
 
         last_error, error = jax.lax.cond(
             trusted, lambda: (m.error, jnp.asarray(self.tolerance, size.dtype) * (size / uncut) ** 3), estimate

@@ -16,6 +16,7 @@ from unlazy._types import Outputs, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.losses import Loss
 from unlazy.networks import Network, Samples, split_trained, trained_rates
+from unlazy.probes.layer_sizes import root_mean_square
 
 JUDGED_TEST_INPUTS = 64  # on which a method estimates its error, in addition to the training inputs
 
@@ -296,11 +297,6 @@ def either(choice: Bool[Array, ""] | bool, yes: PyTree, no: PyTree) -> PyTree:
 def length(tree: PyTree) -> Scalar:
     """Euclidean norm of all leaves together."""
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)))
-
-
-def root_mean_square(values: Array) -> Scalar:
-    """Root mean square of all entries."""
-    return jnp.sqrt(jnp.mean(jnp.square(values)))
 
 
 def output_scale(f: Outputs, data: Samples) -> Scalar:

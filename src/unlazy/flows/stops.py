@@ -36,7 +36,7 @@ def stops_of(method: Method, times: Times, since: float = 0.0, underway: bool = 
         check_steps(counts, asked[-1])
     amounts = np.diff(counts)
     if asked[-1] > since and amounts.sum() == 0 and not underway:
-        raise UserError(f"Not one step fits between t = {since:g} and t = {asked[-1]:g}: take smaller steps.")
+        raise UserError(f"No step fits between t = {since:g} and t = {asked[-1]:g}: take smaller steps.")
     apart = (amounts > 0) | (np.arange(asked.size) == 0)
     return Stops(asked[apart], reached[1:][apart], amounts[apart])
 

@@ -82,8 +82,8 @@ def tangent_kernel(
     Parameters
     ----------
     apply
-        Function ``apply(params, batch)`` that returns outputs (n,) or (n, k). Each sample must be treated by itself:
-        the kernel is that of batches of one.
+        Function ``apply(params, batch)`` that returns outputs (n,) or (n, k). Each sample must be treated
+        independently: the kernel is that of batches of one.
     params
         Parameters: any tree, of which the floating-point arrays are trained; an Equinox module is one.
     x, z

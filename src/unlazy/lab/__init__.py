@@ -6,33 +6,6 @@ from typing import TYPE_CHECKING
 from unlazy._listing import offered_lazily
 
 # Names are imported when they are first used: a table of stored runs must not wait for JAX.
-_NAMES = {
-    "answers": "Answer Diagnosis Part Saved",
-    "certificates": "Certificate StoredCertificates certify store_certificates stored_certificates",
-    "clusters": "BatchSystem Dask",
-    "coordinates": "CoordinateCheck coordinate_check",
-    "diagnosis": "diagnose diagnose_checkpoints diagnose_widths",
-    "engines": "Engine Local Serial decode",
-    "fields": "parse_setting with_field",
-    "gathering": "gather",
-    "identity": "canonical identify",
-    "layer_checks": "LayerCheck",
-    "live": "Note notes",
-    "made_by": "OtherCode provenance",
-    "manifest": "Entry Manifest",
-    "measures": "Measure",
-    "phase": "Phase PhaseDiagram phase_diagram",
-    "rates": "RateTransfer rate_transfer",
-    "recipe": "Experiment Recipe Times draw_data instantiate parse read",
-    "runner": "Interrupted Lab",
-    "sections": "build",
-    "slopes": "Slope fit_slope",
-    "store": "Store",
-    "stored": "read_run",
-    "sweep": "Point Sweep",
-    "tasks": "Lost Report Task part_of perform",
-}
-
 if TYPE_CHECKING:
     from unlazy.lab.answers import Answer as Answer, Diagnosis as Diagnosis, Part as Part, Saved as Saved
     from unlazy.lab.certificates import Certificate as Certificate, StoredCertificates as StoredCertificates
@@ -63,4 +36,4 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Point as Point, Sweep as Sweep
     from unlazy.lab.tasks import Lost as Lost, Report as Report, Task as Task, part_of as part_of, perform as perform
 else:
-    __all__, __getattr__ = offered_lazily("unlazy.lab", _NAMES)
+    __all__, __getattr__ = offered_lazily(__name__, __file__)

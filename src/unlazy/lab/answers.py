@@ -13,7 +13,6 @@ from __future__ import annotations
 import abc
 import dataclasses
 import enum
-import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unlazy._files import replace, write_sealed
+from unlazy._files import write_with_figure
 from unlazy.lab.slopes import Slope, fit_slope
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ class Saved(abc.ABC):
         with styled("screen"):  # the same measurements give the same file
             self.plot().savefig(drawn, format="svg", metadata={"Date": None})
         figure = drawn.getvalue()[drawn.getvalue().index("<svg") :].encode()  # without its head: for pages to include
-        replace(path.with_suffix(".svg"), figure)
-        digest = hashlib.sha256(figure).hexdigest()
-        write_sealed(path, self.to_dict() | {"table": {"head": head, "rows": rows}, "figure_sha256": digest})
+        write_with_figure(path, self.to_dict() | {"table": {"head": head, "rows": rows}}, figure)
         return path
 
 
@@ -209,12 +206,12 @@ def _by_layer(measured: Mapping[str, Slope]) -> tuple[dict[str, Slope], dict[str
     return whole, each
 
 
-_ONE_WIDTH = "Laziness is about growing width, and there is only one width."
+_ONE_WIDTH = "Laziness is a statement about growing width, and there is only one width."
 _MORE = "Give at least three widths, each twice the one before."
 _LAZIER = "A larger multiplier of the last layer, with smaller learning rates, makes it lazier."
 _LESS_LAZY = "A smaller multiplier of the last layer, with larger learning rates, changes that."
 _FROM_ZERO = "Its pre-activations are 0 at the start, so that its relative change is infinite."
-_NO_MORE = "Its directions have not gathered, and no more is known of it."
+_NO_MORE = "Its input weights have not gathered along lines, and nothing else was measured."
 
 
 def _gathered(slopes: dict[str, Slope]) -> Part | None:
@@ -298,7 +295,7 @@ def _whole(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
             if part.answer is answer:
                 return Part(answer, f"Layer {name}: {part.reason}", part.advice, slopes)
     if moved.last < TRIVIAL:
-        reason = f"Outputs have changed by {100 * moved.last:.2g} % of the initial error only."
+        reason = f"Outputs have changed by only {100 * moved.last:.2g} % of the initial error."
         return Part(Answer.UNDECIDED, reason, "Train longer, or at a larger rate.", slopes)
     return _by_kernel(drift, error, slopes)
 
@@ -332,7 +329,7 @@ def judged_once(measured: Mapping[str, float], settings: dict[str, Any]) -> Diag
     return Diagnosis(_whole_once(whole, layers), layers, settings)
 
 
-_OF_ONE_WIDTH = "This is one training at one width; diagnose(make, data, widths) tells how it depends on the width."
+_OF_ONE_WIDTH = "This is one training at one width; diagnose(make, data, widths) shows how it depends on the width."
 
 
 def _layer_once(slopes: dict[str, Slope]) -> Part:
@@ -354,7 +351,7 @@ def _whole_once(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
     if not np.isfinite([drift, error, moved]).all():
         return Part(Answer.UNSTABLE, "A measurement is not finite.", "Lower the learning rate.", slopes)
     if moved < TRIVIAL:
-        reason = f"Outputs changed by {100 * moved:.2g} % of the initial error only."
+        reason = f"Outputs changed by only {100 * moved:.2g} % of the initial error."
         return Part(Answer.TRIVIAL, reason, "A longer training, or a larger rate, changes that.", slopes)
     gathered = [name for name, part in layers.items() if part.answer is Answer.CONDENSED]
     if gathered:

@@ -23,7 +23,8 @@ _TRIES = 100  # draws for each point that is wanted, before a random part is sai
 def flat(table: Any, where: str, leaf: Callable[[Any], bool]) -> Fields:
     """Return the fields of a table, which may be written as ``"network.width"`` or, nested, as ``network.width``.
 
-    ``leaf`` tells the value of a field from a table of fields; ``where`` is the place in the file, for error messages.
+    ``leaf`` recognises tables that are the value of a field, and not a table of fields; ``where`` is the place in the
+    file, for error messages.
     """
     if not isinstance(table, Mapping):
         raise UserError(f"{where}: expected a table of fields, not {short(table)}.")

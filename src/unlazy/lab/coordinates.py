@@ -52,7 +52,7 @@ from unlazy.lab.layer_checks import (
     places_of,
     predicted_exponents,
 )
-from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, rms, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Loss
 from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
@@ -62,7 +62,7 @@ from unlazy.theory import abc
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_INPUTS, _UNITS = "inputs", "units"  # of a layer, which tell of what kind it is
+_INPUTS, _UNITS = "inputs", "units"  # of a layer, which show of what kind it is
 _LINEAR = 1e-2  # by which the multiplier may depend on the weights: more than rounding, less than any normalisation
 _SHOWN = {"size": "size at the start", "change": "change after the steps", "own": "change by its own first update"}
 
@@ -169,8 +169,8 @@ def coordinate_check(
     """Check how initialisation, multipliers, learning rates and weight decay of a model scale with the width.
 
     Only exponents of the width are judged. A factor that does not depend on the width, or an exponent that is off by
-    less than 1/4, is not noticed. Checked are weights that data are multiplied with; of embeddings, biases and
-    normalisation only what they do to the inputs of the layers.
+    less than 1/4, is not noticed. Weights that data are multiplied with are checked;
+    embeddings, biases and normalisation only through their effect on the inputs of the layers.
 
     Parameters
     ----------
@@ -203,7 +203,9 @@ def coordinate_check(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> Any:
         if not isinstance(chosen, Descent):
-            raise UserError(f"A coordinate check counts steps of Descent, not of {type(chosen).__name__}.")
+            raise UserError(
+                f"A coordinate check counts the steps of Descent, not of {type(chosen).__name__}: give a Descent."
+            )
         return _measure(networks, samples, chosen, steps, by_adam(chosen), part)
 
     rows, _, chosen, interrupted = over_widths(
@@ -234,7 +236,7 @@ def coordinate_check(
 
 
 def _kinds(small: dict[str, Any], large: dict[str, Any]) -> dict[str, Kind]:
-    """Tell kinds of weights by which of their sizes grow; leave out those that do not grow or cannot be checked."""
+    """Find the kinds of weights by which of their sizes grow; leave out those that do not grow or cannot be checked."""
     kinds: dict[tuple[bool, bool], Kind] = {(False, True): "input", (True, True): "hidden", (True, False): "output"}
     grown = {
         name: (large[name][_INPUTS] > one[_INPUTS], large[name][_UNITS] > one[_UNITS])
@@ -282,14 +284,14 @@ def _of_seed(
         if multiplier is None:
             continue
         own = _traced(_with_leaf(network, name, stepped[name]), data.x)[name]
-        size, slope = _rms(start[name]), _rms(slopes[name])
-        response = multiplier * inputs**0.5 * _rms(layer.inputs)
-        step, shrink = _rms(stepped[name] - start[name] - decays[name]), _rms(decays[name])
+        size, slope = rms(start[name]), rms(slopes[name])
+        response = multiplier * inputs**0.5 * rms(layer.inputs)
+        step, shrink = rms(stepped[name] - start[name] - decays[name]), rms(decays[name])
         pace = step / slope if slope else float(flow.rate) * rates[name]
         one |= {
-            "size": _rms(layer.preactivations),
-            "change": _rms(after[name].preactivations - layer.preactivations),
-            "own": _rms(own.preactivations - layer.preactivations),
+            "size": rms(layer.preactivations),
+            "change": rms(after[name].preactivations - layer.preactivations),
+            "own": rms(own.preactivations - layer.preactivations),
             FORWARD: response * size,
             UPDATE: response * step if adam else response**2 * pace,
         } | ({DECAY: shrink / size} if shrink and size else {})
@@ -315,17 +317,13 @@ def _multiplier(network: Network, name: str, layer: TracedLayer, weights: Any, x
     def of(layer: TracedLayer, weights: Any) -> float:
         rows = layer.weights.reshape(layer.groups, -1, layer.weights.shape[-1])
         inputs = layer.inputs if layer.groups > 1 else layer.inputs[..., None, :]
-        product = _rms(jnp.einsum("...gd,gmd->...gm", inputs, rows))
-        return _rms(layer.preactivations - bias) / product * _rms(layer.weights) / _rms(weights)
+        product = rms(jnp.einsum("...gd,gmd->...gm", inputs, rows))
+        return rms(layer.preactivations - bias) / product * rms(layer.weights) / rms(weights)
 
     drawn = jax.random.normal(jax.random.key(0), weights.shape, weights.dtype)
     found = of(_traced(_with_leaf(network, name, drawn), x)[name], drawn)
-    linear = not _rms(weights) or abs(of(layer, weights) / found - 1) < _LINEAR
+    linear = not rms(weights) or abs(of(layer, weights) / found - 1) < _LINEAR
     return found if linear and np.isfinite(found) and found > 0 else None
-
-
-def _rms(values: Any) -> float:
-    return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
 
 
 def _leaves(tree: PyTree) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Flow, Trajectory
 from unlazy.flows.trajectory import flat
 from unlazy.lab.answers import Diagnosis, judged, judged_once
-from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, train
+from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, rms, train
 from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Squared
 from unlazy.networks import Network, TangentModel, layers_on, split_trained, wrap
@@ -179,8 +179,8 @@ def _compare(run: Trajectory, linear: Trajectory) -> dict[str, float]:
     sizes, lines = (flat(run.observed.get(name, {})) for name in ("sizes", "lines"))
     found = _changes(f[0], f[2], lin, np.asarray(run.data.y), *(run.observed["kernel"][at] for at in (0, 2)))
     found |= {
-        "initial outputs": _size(f[0]),
-        "first output change": _size(f[1] - f[0]),
+        "initial outputs": rms(f[0]),
+        "first output change": rms(f[1] - f[0]),
         "loss": float(run.observed["loss"][2] / run.observed["loss"][0]),
     }
     for name, values in sizes.items():
@@ -188,10 +188,6 @@ def _compare(run: Trajectory, linear: Trajectory) -> dict[str, float]:
             found[f"{name.removesuffix('.relative')}: first change"] = float(values[1])
     start, end = ({name: values[at] for name, values in (sizes | lines).items()} for at in (0, 2))
     return found | _by_layer(start, end)
-
-
-def _size(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _changes(

@@ -31,12 +31,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEX
 
 
 class Engine(abc.ABC):
-    """Carries out tasks; as a context, it holds on to its workers until the end of the block.
+    """Carries out tasks; as a context manager, it keeps its workers until the end of the block.
 
     Attributes
     ----------
     workers
-        The number of workers, by which recipes are divided into tasks.
+        The number of workers, among which recipes are divided as tasks.
     """
 
     workers: int = 1
@@ -60,7 +60,7 @@ class Engine(abc.ABC):
         self.close()
 
     def close(self) -> None:
-        """Let go of the workers; on an interruption they save their state first."""
+        """Release the workers; after an interruption they save their state first."""
         return
 
 

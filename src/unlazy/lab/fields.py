@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from unlazy._errors import UserError, article, short, suggest
-from unlazy._files import probe_names
+from unlazy._files import by_field, probe_names
 from unlazy.lab import sections
 from unlazy.lab.recipe import Recipe
 
@@ -68,19 +68,13 @@ def field_value(table: Mapping[str, Any], field: str) -> Any:
 
 def fields_of(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return all fields that a recipe's table sets, with their values."""
-
-    def walk(node: Any, name: str) -> dict[str, Any]:
-        if not isinstance(node, dict):
-            return {name: node}
-        return {key: leaf for part, one in node.items() for key, leaf in walk(one, f"{name}.{part}").items()}
-
     found: dict[str, Any] = {}
     for name, node in table.items():
         if name == "probes" and isinstance(node, list):
             for label, probe in zip(probe_names(table), node, strict=False):
-                found |= walk(probe, f"probes.{label}") if isinstance(probe, dict) else {}
+                found |= by_field(probe, f"probes.{label}") if isinstance(probe, dict) else {}
         else:
-            found |= walk(node, name)
+            found |= by_field(node, name)
     return found
 
 

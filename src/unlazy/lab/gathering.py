@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, suggest
+from unlazy._files import is_part
 from unlazy._plain import is_number
 from unlazy.lab.axes import key_of
 from unlazy.lab.manifest import Manifest, words
@@ -167,7 +168,7 @@ def combine(
     if not parts:
         raise UserError("None of the runs of the sweep can be read, so there is nothing to gather.")
     for probe in probes:
-        if not any(name == probe or name.startswith(f"{probe}.") for name in dims):
+        if not any(is_part(name, probe) for name in dims):
             raise UserError(f"The runs of the sweep have no probe called '{probe}'. {suggest(probe, known)}")
     return _filled(layout, parts, dims, derived)
 
@@ -176,7 +177,7 @@ def _chosen(run: xr.Dataset, probes: Sequence[str]) -> list[str]:
     names = [str(name) for name in run.data_vars if run[name].dims[:1] == ("seed",) and run[name].dtype.kind in "fiub"]
     if not probes:
         return [name for name in names if run[name].dims in (("seed", "time"), ("seed",))]
-    return [name for name in names if any(name == probe or name.startswith(f"{probe}.") for probe in probes)]
+    return [name for name in names if any(is_part(name, probe) for probe in probes)]
 
 
 def _filled(

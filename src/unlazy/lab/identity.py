@@ -26,6 +26,7 @@ import jax
 import numpy as np
 
 from unlazy import _registry
+from unlazy._checked import takes_anything
 from unlazy._errors import UserError
 from unlazy._files import sha256
 from unlazy._inputs import plain_leaf
@@ -151,7 +152,7 @@ class Description:
         if isinstance(maker, base_of(kind) if isinstance(kind, str) else kind) or plain or not FILLED & set(parameters):
             return self.value(sections.build(section, kind, where))
         # It needs a key or data, so it is described by its options instead of being made.
-        if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        if not takes_anything(parameters):
             for option in options:
                 if option.replace("-", "_") not in parameters:
                     raise sections.no_option(option, [one for one in parameters if one not in FILLED], where)

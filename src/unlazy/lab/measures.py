@@ -16,7 +16,7 @@ from unlazy._registry import load
 from unlazy.flows import Status
 from unlazy.lab.answers import Answer
 from unlazy.lab.recipe import Recipe
-from unlazy.lab.store import statuses
+from unlazy.lab.stored import statuses
 
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab

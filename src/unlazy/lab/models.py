@@ -57,7 +57,7 @@ def make_models(
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise UserError(f"make({width}, key) failed ({said}): call it by itself to see where.") from error
+            raise UserError(f"make({width}, key) failed ({said}): call it alone to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
         models.append(_network(made, f"make({width}, key)"))
@@ -283,6 +283,11 @@ def train(
 def part_of(progress: Progress, done: int, total: int, shown: float | None = None) -> Progress:
     """Report the progress of one of several parts of equal length as that of the whole; ``shown`` replaces the time."""
     return lambda fraction, time: progress(min(1.0, (done + fraction) / total), time if shown is None else shown)
+
+
+def rms(values: Any) -> float:
+    """Return the root mean square of all entries."""
+    return float(np.sqrt(np.mean(np.square(np.asarray(values, float)))))
 
 
 def rate_of(flow: Flow) -> float | None:

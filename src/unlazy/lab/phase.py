@@ -167,7 +167,7 @@ class Phase:
         return height
 
     def recipes(self) -> dict[Place, tuple[str, Recipe]]:
-        """Return label and recipe at each place of the grid; along the time they are the same."""
+        """Return label and recipe at each place of the grid; along a time axis they are the same."""
         places = [{key_of(one): place for place, one in enumerate(self.values(field))} for field in (self.x, self.y)]
         found: dict[Place, tuple[str, Recipe]] = {}
         for point in self.sweep.points():
@@ -320,7 +320,7 @@ class PhaseDiagram(Saved):
         """Return in a sentence how many runs were needed, and how well the theory fits."""
         said = f"{self.runs} of the {self.full} runs of the full grid were needed"
         if len(self.names) == 1:
-            return f"{said}, and all are {self.names[0]}: no boundary was found, unless it is inside one coarse cell."
+            return f"{said}, and all are {self.names[0]}: no boundary was found on the coarse grid."
         if self.agreement is None:
             return f"{said}."
         return f"{said}; {self.agreement:.0%} of computed points are on the side of '{self.phase.theory}' that fits."
@@ -341,7 +341,7 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     phase
         The question.
     lab
-        The lab, in whose store all runs are found again.
+        The lab, which stores all runs.
     workers
         Number of processes, as for `Lab.run_all`.
 

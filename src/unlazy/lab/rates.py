@@ -85,6 +85,7 @@ class RateTransfer(Saved):
     def plot(self) -> Figure:
         """Draw the loss against the rate, a curve for each width, with its minimum marked."""
         from unlazy.figures import ORDERED, canvas, fit
+        from unlazy.figures.style import seed_names
 
         figure, (axes,) = canvas()
         diverged = False
@@ -92,9 +93,8 @@ class RateTransfer(Saved):
             colour, middle = ORDERED[index % len(ORDERED)], _medians(row)
             shown = np.where(np.isfinite(middle), middle, np.nan)
             axes.plot(self.rates, shown, color=colour, label=f"width {width}")
-            for seed, one in enumerate(row.T):
-                axes.plot(self.rates, np.where(np.isfinite(one), one, np.nan), ".", color=colour, alpha=0.4)
-                axes.lines[-1].set_label(f"_width {width}, seed {seed + 1}")
+            names = seed_names(f"width {width}", row.T)
+            axes.plot(self.rates, np.where(np.isfinite(row), row, np.nan), ".", color=colour, alpha=0.4, label=names)
             if not np.isfinite(middle).all():
                 failed = np.asarray(self.rates)[~np.isfinite(middle)]
                 place = {"transform": axes.get_xaxis_transform(), "color": colour}
@@ -113,13 +113,9 @@ class RateTransfer(Saved):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers and strings, for JSON."""
         losses = [[list(map(finite_or_none, one)) for one in row] for row in self.losses]
+        answer = {"kind": "rate transfer", "answer": self.verdict, "reason": self.reason, "settings": self.settings}
         measured = {"rates": list(self.rates), "widths": list(self.widths), "losses": losses, "best": self.best.plain()}
-        return {
-            "kind": "rate transfer",
-            "answer": self.verdict,
-            "reason": self.reason,
-            "settings": self.settings,
-        } | measured
+        return answer | measured
 
     def __repr__(self) -> str:
         head, rows = self.table()
@@ -173,7 +169,7 @@ def rate_transfer(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> list[list[float]]:
         if not isinstance(chosen, Descent):
-            raise UserError(f"Learning rates are those of Descent, not of {type(chosen).__name__}.")
+            raise UserError(f"Learning rates are those of Descent: give one instead of {type(chosen).__name__}.")
         row = []
         for rate in found:
             one = with_fields(chosen, rate=np.asarray(rate))  # an array: nothing is compiled again

@@ -9,15 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
-import numpy as np
+from unlazy.figures.style import evenly
 
 Place = tuple[int, int]  # indices along the two axes
 Cell = tuple[int, int, int, int]  # first and last index along the first axis, then along the second
-
-
-def coarse_indices(count: int, most: int) -> list[int]:
-    """Return at most ``most`` of the indices 0 to ``count`` - 1, evenly spaced and with both ends."""
-    return sorted(set(np.linspace(0, count - 1, min(most, count)).round().astype(int).tolist()))
 
 
 def refine(
@@ -31,7 +26,7 @@ def refine(
     ``evaluate`` is called, round by round, with points whose ``region`` is None; afterwards ``region`` must know them,
     and may know more. All known points of a returned cell with more than four points belong to one region.
     """
-    across, up = (coarse_indices(count, coarse) for count in shape)
+    across, up = (evenly(count, coarse).tolist() for count in shape)
     cells: list[Cell] = [(a, b, c, d) for a, b in itertools.pairwise(across) for c, d in itertools.pairwise(up)]
     while True:
         wanted = dict.fromkeys(corner for cell in cells for corner in _corners(cell) if region(corner) is None)

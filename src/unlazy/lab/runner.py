@@ -77,7 +77,7 @@ class Lab:
     ) -> None:
         self.store, self.fresh, self.snapshots = Store(folder), fresh, snapshots
         self._told = tell
-        self._expect: Callable[[int], None] = getattr(tell, "expect", lambda runs: None)
+        self.expect: Callable[[int], None] = getattr(tell, "expect", lambda runs: None)
 
     def tell(self, recipe: Recipe, share: float, note: str) -> None:
         """Report progress, and stop here if a signal has asked for it.
@@ -172,19 +172,7 @@ class Lab:
             run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
             same call continues.
         """
-        return self._run_all(recipes, workers, engine)
-
-    def _run_all(
-        self,
-        recipes: Mapping[str, Recipe] | Sequence[Recipe],
-        workers: int,
-        engine: Engine | None,
-        begin: Callable[[], None] = lambda: None,
-    ) -> Mapping[str, xr.Dataset]:
-        """Run recipes as `run_all` does; ``begin`` is called once all of them are known to be right."""
-        each = recipes.values() if isinstance(recipes, Mapping) else recipes
-        self._expect(len({one.digest for one in each}))
-        return schedule.run_all(self, recipes, workers, engine, begin)
+        return schedule.run_all(self, recipes, workers, engine)
 
     def sweep(
         self, sweep: Sweep, workers: int = 1, engine: Engine | None = None, part: str | None = None
@@ -209,7 +197,7 @@ class Lab:
             self.store.prepare()
             manifest.write(path)
 
-        return self._run_all(wanted, workers, engine, begin)
+        return schedule.run_all(self, wanted, workers, engine, begin)
 
     def keep(self, name: str, runs: Trajectory | Sequence[Trajectory], description: str = "") -> Path:
         """Store trajectories made in Python, so that they are reported like the runs of recipes.

@@ -2,7 +2,7 @@
 
 Claims in the store keep two workers from computing the same trajectory: a recipe that needs what another process is
 computing is tried again later. A task whose worker ends is tried again, in smaller parts if that happens repeatedly,
-until a run that ends its worker again and again is found and given up.
+until a run that ends its worker again and again is found, which is then not tried again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WAIT = 0.2  # seconds before recipes are tried again that other processes are computing
 _MOST_SHOWN = 5  # errors in one message
-_MOST_DEATHS = 3  # of workers on one run alone, after which it is given up
+_MOST_DEATHS = 3  # of workers on one run alone, after which it is not tried again
 _MOST_FALSE_STARTS = 20  # of workers that end before they begin with anything, one after another
 
 
@@ -72,6 +72,7 @@ def run_all(
     identities = check_all(labelled, workers)
     begin()
     distinct = {recipe.digest: recipe for recipe in labelled.values()}
+    lab.expect(len(distinct))
     if engine is None:
         engine = Local(min(workers, len(distinct))) if workers > 1 and len(distinct) > 1 else Serial()
     failed = Schedule(lab, distinct, engine).work(identities)
@@ -192,7 +193,7 @@ class Schedule:
             name, times = self.recipes[digests[0]].name, f"ended its worker {self.deaths[key]} times"
             advice = "it may need more memory than there is, so try fewer workers"
             self.failed[digests[0]] = UserError(
-                f"'{name}' {times} (at last by {lost.reason}) and is given up: {advice}."
+                f"'{name}' {times} (most recently by {lost.reason}) and is not tried again: {advice}."
             )
             return []
         return [task]

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from unlazy import _registry
-from unlazy._checked import LISTS, hints_of
+from unlazy._checked import LISTS, hints_of, takes_anything
 from unlazy._errors import UserError, article, short, suggest
 from unlazy._registry import base_of, find, kebab, kind_of, load, members, noun_of
 
@@ -148,7 +148,7 @@ def _arguments(
     Options named in ``others`` are allowed and ignored.
     """
     parameters = dict(list(_registry.parameters(maker).items())[leading:])
-    anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    anything = takes_anything(parameters)
     parameters = {name: p for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     hints, arguments = hints_of(maker), {}
     known = [name for name in parameters if name not in given]

@@ -23,10 +23,8 @@ from unlazy.flows.trajectory import nonfinite, only_at_end, stacked
 from unlazy.lab import tracks
 from unlazy.lab.identity import Identity
 from unlazy.lab.recipe import Recipe
-from unlazy.lab.stored import read_run, statuses
+from unlazy.lab.stored import read_run
 from unlazy.lab.tracks import Parts, Track
-
-__all__ = ["Store", "assemble", "read_run", "statuses"]
 
 LIVE = ".live.json"  # the suffix of the note of a run in progress
 FOLDERS = ("trajectories", "panels", "certificates", "diagnoses")  # folders in the folder of results

@@ -27,8 +27,6 @@ from unlazy.lab.recipe import Recipe, parse, read_table
 from unlazy.lab.sections import located
 from unlazy.lab.store import Store
 
-__all__ = ["Entry", "Manifest", "Point", "Sweep"]
-
 LIMIT = 10_000
 VARIABLE = "variables."
 _PARTS = ("grid", "zip", "random", "points", "derived", "limit")

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from unlazy._errors import UserError, suggest
-from unlazy._files import probe_names, recipe_table
+from unlazy._files import by_field, is_part, probe_names, recipe_table
 from unlazy._plain import finite_or_none
 from unlazy.lab.manifest import SUFFIX, Manifest
 from unlazy.lab.stored import read_runs, statuses
@@ -74,7 +74,7 @@ def _chosen(known: list[str], probes: Sequence[str]) -> list[str]:
     """Return the variables of some probes; ``kernel`` stands for ``kernel.drift`` and its siblings."""
     found: dict[str, None] = {}
     for probe in probes:
-        of_probe = [name for name in known if name == probe or name.startswith(f"{probe}.")]
+        of_probe = [name for name in known if is_part(name, probe)]
         if not of_probe:
             raise UserError(f"No run has one number per seed for a probe '{probe}'. {suggest(probe, known)}")
         found |= dict.fromkeys(of_probe)
@@ -113,17 +113,10 @@ def _settings(run: xr.Dataset) -> dict[str, Any]:
     for name, value in recipe.items():
         if name == "probes":
             found[name] = ", ".join(probe_names(recipe))
-        elif name in ("data", "network", "flow"):
-            found |= _flat({"kind": value} if isinstance(value, str) else value, name)
         elif name != "name":
-            found |= _flat(value, name)
-    return found
-
-
-def _flat(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {name: json.dumps(value) if isinstance(value, list) else value}
-    return {key: leaf for part, one in value.items() for key, leaf in _flat(one, f"{name}.{part}").items()}
+            named = name in ("data", "network", "flow") and isinstance(value, str)
+            found |= by_field({"kind": value} if named else value, name)
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 # ---------------------------------------------------------------- as text

@@ -170,13 +170,11 @@ def _member(lab: Lab, recipe: Recipe, identity: Identity) -> Member | None:
         return None
     needed: list[Plan] = list(plans.values())
     checkpoint = lab.store.checkpoint(recipe)
-    worker = Worker(recipe, identity, list(plans), needed, lab.snapshots, checkpoint, not lab.fresh, _nothing)
+    # It reports nothing by itself: the progress of all members is reported together.
+    silent = lambda driver, share, clock: None  # noqa: E731
+    worker = Worker(recipe, identity, list(plans), needed, lab.snapshots, checkpoint, not lab.fresh, silent)
     amount = float(np.sum(stops_of(methods[0], experiment.times).amounts))
     return Member(recipe, identity, worker, experiment, methods, amount, Live(lab.store.live(recipe), recipe))
-
-
-def _nothing(driver: Driver, share: float, clock: float) -> None:
-    """Report nothing: the progress of all members is reported together."""
 
 
 def _alike(members: list[Member]) -> Iterator[list[Member]]:
@@ -246,7 +244,7 @@ class _Together:
         for one in members:
             one.worker.rows = list(range(row, row + len(one.methods)))
             row += len(one.methods)
-        self.rows, self.share, self.told = row, 0.0, 0.0
+        self.rows, self.share, self.reported = row, 0.0, 0.0
 
     def run(self) -> Outcomes:
         """Train all members and store their results."""
@@ -311,9 +309,9 @@ class _Together:
 
     def _tell(self, driver: Driver, share: float, clock: float) -> None:
         self.share, now = share, time.monotonic()
-        if now - self.told < _TELL_SECONDS * len(self.members):
+        if now - self.reported < _TELL_SECONDS * len(self.members):
             return
-        self.told = now
+        self.reported = now
         records = [one.observed for one in driver.records]
         for one in self.members:
             rows = one.worker.rows or [0]

@@ -154,7 +154,7 @@ class Worker:
             for track in known:
                 track.merged += [(t, len(track.asked) - 1) for t in first.later]
             return known
-        self.driver = Driver(stand.method, run_state, later, self.identity.probes, stand.batching)
+        self.driver = Driver(stand.methods, run_state, later, self.identity.probes, stand.batching)
         return self._drive(self.driver, known, np.asarray(first.later), True)
 
     def _observe(self, stand: Driver, known: list[Track], missing: dict[str, list[int]], begun: float) -> None:
@@ -285,7 +285,7 @@ def restored(experiment: Experiment, index: int, track: Track, identity: Identit
         raise UserError(f"'{track.path}' was stored in coordinates that are not chosen now: compute it with --fresh.")
     target = float(track.asked[-1]) if len(track.asked) else 0.0
     run_state = with_fields(stand.run_state, state=states, target=target)
-    (run,) = Driver(stand.method, run_state, [target], (), stand.batching).trajectories()
+    (run,) = Driver(stand.methods, run_state, [target], (), stand.batching).trajectories()
     indices, whole = track.select(identity.times)
     observed: dict[str, Any] = {}
     for label, probe in identity.probes.items():

@@ -138,7 +138,7 @@ class Network(Checked):
         return False
 
     def prepare(self, data: Dataset) -> Prepared:
-        """Do all work on ``data`` that training cannot change once and for all.
+        """Do once all work on ``data`` whose results training cannot change.
 
         Returns the network in the form in which it is trained, and handles for the training and test inputs, on which
         it gives the same values as on raw inputs, only faster. By default there is nothing to do, and the inputs stay

@@ -26,13 +26,14 @@ def check_options(
             "or one kernel size for each layer."
         )
     if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
-        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image are 1 at least.")
+        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image must be at least 1.")
     if sum(m - 1 for m in sides) >= min(image[1:]):
         raise UserError(
-            f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller or fewer."
+            f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller kernels "
+            "or fewer layers."
         )
     if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
-        raise UserError(f"The sizes of a start (scale, linear) are positive numbers, not {sizes}.")
+        raise UserError(f"The sizes of the initial parameters (scale, linear) must be positive, not {sizes}.")
 
 
 def power(base: float, exponent: float) -> float:
@@ -50,6 +51,6 @@ def check_scales(scales: tuple[float, ...], rescaled: bool) -> None:
     for layer, s in enumerate(scales, start=1):
         if not least <= s <= float(limits.max):
             raise UserError(
-                f"Layer {layer} would start from numbers of the size {s:.3g}, where {limits.dtype} needs at least "
+                f"Layer {layer} would start from numbers of size {s:.3g}, where {limits.dtype} needs at least "
                 f"{least:.0e}: take a larger `scale`, a smaller `gamma`, or float64."
             )

@@ -175,7 +175,7 @@ class Block(AbstractBlock):
         return {letter: 1.0 if letter == "c" else each for letter in self.train}
 
     def down(self, up: Signals) -> Float[Array, "k m n"]:
-        """Give s Σ_i A_ji u_i: what signals on the channels say to each neuron."""
+        """Give s Σ_i A_ji u_i: the signals that neurons receive from their channels."""
         if self.a is not None:
             return self.scale * jnp.einsum("jd,kdn->kjn", self.a, up)
         return self.scale * (up * lengths(self.w)[None, :, None] if self.tied else up)

@@ -7,9 +7,10 @@ sample pulls
     on r_2 = b_j:  t = (f - f*) σ'(h_j)          on v_2 = w_j:  t F(x)
     on v_1 = v_i:  u (v̄ relu(v·x) + |v| relu'(v·x) x)   with  u = E_j[t w_j],
 
-and each pull is projected onto a ball of its own radius before samples are averaged; what is sent back to F is not. The
-length of a pull on v_1 is |u| √(3 (v·x)² + |v|² |x|²) where v·x > 0, so that projecting multiplies two numbers per pair
-(neuron, sample): nothing of size m x n x d is made. The result is a direction, and not the gradient of any function.
+and each pull is projected onto a ball of its own radius before samples are averaged; the signal that is sent back to F
+is not. The length of a pull on v_1 is |u| √(3 (v·x)² + |v|² |x|²) where v·x > 0, so that projecting multiplies two
+numbers per pair (neuron, sample): nothing of size m x n x d is made. The result is a direction, and not the gradient of
+any function.
 """
 
 from __future__ import annotations

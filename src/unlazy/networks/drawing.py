@@ -74,7 +74,7 @@ def _draw_block(
     if set(train) - set("awbc"):
         raise UserError(f"train = '{train}' has other letters than a, w, b and c: name what is trained, such as 'ac'.")
     if not math.isinf(width):
-        m, own = int(width), bias is True  # a bias of no law of its own is the weight of one more input, always 1
+        m, own = int(width), bias is True  # a bias without a law of its own is the weight of one more input, always 1
         _check(f"Block {level + 1}", m, inputs, rank, letters, bias, amplitude, mean_field)
         feature_key, bias_key, amplitude_key, offset_key = jax.random.split(key, 4)
         drawn = features.draw(m, inputs + own, inputs, key=feature_key)
@@ -113,7 +113,7 @@ def _check(
         raise UserError(f"{where} has {rank} channels, but |w_j| makes one: set its rank to 1.")
     if plain and (rank != m or mean_field):
         raise UserError(
-            f"{where} is to have a channel for each neuron: that needs rank = width (not {rank} and {m}) and "
+            f"{where} would have a channel for each neuron, which needs rank = width (not {rank} and {m}) and "
             "parameterisation = 'standard'."
         )
     if "a" in letters and (tied or plain):
@@ -133,8 +133,8 @@ def _sphere(inputs: int, letters: str, features: Law, *, fits: bool) -> Spherica
     radius = features.radius if isinstance(features, Sphere) else None if spread is None else spread * math.sqrt(inputs)
     if not (fits and letters in ("w", "") and radius):
         raise UserError(
-            "A tied block of infinite width is the first one, of rank 1, with ReLU, without bias or offset, with "
-            "w = sphere or normal, and trains w or nothing."
+            "A tied block of infinite width must be the first one, of rank 1, with ReLU and without bias or offset, "
+            "with w = sphere or normal, of which only w may be trained."
         )
     return SphericalLimit(jnp.asarray(radius, jnp.result_type(float)), inputs, letters)
 
@@ -161,7 +161,7 @@ def _checked_ranks(
     """The ranks between blocks, after refusing what is not a stack."""
     whole = [width for width in widths if not math.isinf(width)]
     if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
-        raise UserError(f"A stack has at least two blocks, of a whole number of neurons each, not {list(widths)}.")
+        raise UserError(f"A stack needs at least two blocks, each of a whole number of neurons, not {list(widths)}.")
     inner = _each_of(ranks, len(widths) - 1, "ranks")
     if min(inputs, *inner, outputs or 1) < 1 or outputs == 0:
         raise UserError(f"A stack needs at least one input, channel and output, not {(inputs, *inner, outputs)}.")

@@ -2,8 +2,9 @@
 
 Let W be trained at the rate R and b at the rate R_b. Along every flow W(t) = W(0) - (R/r) e B(t) Φ(X) with B' = r dL/dh
 on the n training points X, so that h(x) = h_0(x) - B G(X, x) with G = (R/r) e² Φ·Φ + R_b/r: these are Gram coordinates.
-All follows from the n x n matrix G: a gradient costs 2 m n² operations instead of 4 m D n, and D may be infinite. It is
-the same flow, and any Runge-Kutta method or descent takes the same steps up to rounding. The unit r of B is free.
+Everything follows from the n x n matrix G: a gradient costs 2 m n² operations instead of 4 m D n, and D may be
+infinite. It is the same flow, and any Runge-Kutta method or descent takes the same steps up to rounding. The unit r of
+B is free.
 
 Rows of h interact only through sums over all rows, whose results have the size of the data. So every computation on
 rows is written once, as a function of some of them that returns what belongs to each row and their part of the sums.

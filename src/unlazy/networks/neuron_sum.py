@@ -321,7 +321,7 @@ class Secant(Chord):
                 return (b, None), None
             return (b, -rate * here.scale() * (values.astype(signal.dtype) @ signal)), None
 
-        train = self.points.first_ones(signal.shape[0])
+        train = self.points.head(signal.shape[0])
         found, _ = sweep(body, (network._neurons(), self.each), (train, self.signal, signal), layout)
         nothing = jax.tree.map(lambda _: None, eqx.filter(network, eqx.is_array))
         where = lambda tree: (tree.gram.coefficients, tree.a)  # noqa: E731

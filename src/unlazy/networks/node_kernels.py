@@ -99,7 +99,7 @@ def heavy_variances(scaling: Scaling, count: int | None = None, tail: float = 1e
         (scaling.feature, scaling.rate, scaling.feature_rate) != (-0.5, 0.0, 0.0)
     ):
         raise UserError(
-            "Infinitely many nodes leave a kernel machine and heavy nodes under the scalings `ntk` and "
+            "Infinitely many nodes have a limit, a kernel machine and heavy nodes, under the scalings `ntk` and "
             f"`asymmetrical(gamma, weights)`, not under {scaling}."
         )
     if count is not None and not 0 <= count <= _MOST:

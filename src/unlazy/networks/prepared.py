@@ -170,7 +170,7 @@ class Points(eqx.Module):
     rows: Float[Array, "q n"]
     first: int = eqx.field(static=True, default=0)
 
-    def first_ones(self, count: int) -> Points:
+    def head(self, count: int) -> Points:
         """Return the first ``count`` of them."""
         return Points(None if self.index is None else self.index[:count], self.rows[:count], self.first)
 

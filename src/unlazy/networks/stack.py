@@ -290,7 +290,7 @@ class MeanFieldStack(Network):
         This couples networks of all widths: the narrow ones are samples of the wide one (aiad2026 Theorem 2.3).
         """
         if len(widths) != self.depth:
-            raise UserError(f"This network has {self.depth} blocks, so {len(widths)} widths do not narrow it.")
+            raise UserError(f"{len(widths)} widths were given for {self.depth} blocks: give one for each.")
         blocks = []
         for block, width in zip(self.restore().blocks, widths, strict=True):
             if not isinstance(block, Block) or (block.a is None and not block.tied):

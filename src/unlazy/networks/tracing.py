@@ -29,7 +29,7 @@ class TracedLayer(eqx.Module):
     biases
         Names of the parameters of a bias that directly follows.
     groups
-        Number of groups of a grouped convolution or of a stack of matrices; 1 else.
+        Number of groups of a grouped convolution or of a stack of matrices; otherwise 1.
     inputs
         What the weights are multiplied with, (n, ..., d) with places between; patches of the input for a convolution,
         and (n, ..., groups, d) where there are several groups.
@@ -65,7 +65,7 @@ def trace_layers(apply: Callable[[Any, Any], Array], params: PyTree, x: PyTree) 
     Parameters
     ----------
     apply
-        Function ``apply(params, batch)``, which treats each sample by itself.
+        Function ``apply(params, batch)``, which treats each sample independently.
     params
         Parameters: any tree, of which the floating-point arrays are trained; an Equinox module is one.
     x

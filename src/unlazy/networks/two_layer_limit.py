@@ -291,7 +291,9 @@ class TwoLayerLimit(Network):
         in the space of functions that belongs to its kernel.
         """
         if not isinstance(start, TwoLayerLimit):
-            raise UserError(f"The movement of a limit is that from a limit, not from a {type(start).__name__}.")
+            raise UserError(
+                f"The movement of a limit is measured from another limit, not from a {type(start).__name__}."
+            )
         moved = {}
         if self.heavy is not None and start.heavy is not None:
             moved |= self.heavy.movement(start.heavy)

@@ -11,7 +11,7 @@ import xarray as xr
 
 from unlazy._errors import UserError
 from unlazy.lab import Recipe, parse
-from unlazy.lab.store import statuses
+from unlazy.lab.stored import statuses
 from unlazy.papers.outcomes import Judgement, Outcome, certain, together
 from unlazy.papers.references import Reference
 

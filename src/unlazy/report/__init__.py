@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING
 from unlazy._listing import offered_lazily
 
 # Names are imported when they are first used: `unlazy cite` must not wait for JAX.
-_NAMES = {
-    "citations": "cite",
-    "contents": "Contents gather",
-    "figures": "draw export",
-    "html": "write_report",
-    "record": "Record is_stored recipes records reproduce run_panel stem",
-}
-
 if TYPE_CHECKING:
     from unlazy.report.citations import cite as cite
     from unlazy.report.contents import Contents as Contents, gather as gather
@@ -22,4 +14,4 @@ if TYPE_CHECKING:
     from unlazy.report.record import Record as Record, is_stored as is_stored, recipes as recipes, records as records
     from unlazy.report.record import reproduce as reproduce, run_panel as run_panel, stem as stem
 else:
-    __all__, __getattr__ = offered_lazily("unlazy.report", _NAMES)
+    __all__, __getattr__ = offered_lazily(__name__, __file__)

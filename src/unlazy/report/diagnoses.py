@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from unlazy._errors import UserError
-from unlazy._plain import DamagedError, parse_json, read_sealed, read_text
+from unlazy._plain import check_figure, parse_json, read_sealed, read_text
 
 _KINDS = {
     "diagnosis": "Regime",
@@ -68,8 +67,8 @@ def read_diagnosis(path: Path) -> Diagnosed:
 def _shown(path: Path, content: dict[str, Any], sealed: bool) -> Diagnosed:
     file, table = path.with_suffix(".svg"), content.get("table", {})
     figure = read_text(file) if file.is_file() else ""
-    if sealed and hashlib.sha256(figure.encode()).hexdigest() != content.get("figure_sha256"):
-        raise DamagedError("its figure was changed or damaged after it was written")
+    if sealed:
+        check_figure(figure, content.get("figure_sha256"))
     settings = {name: str(value) for name, value in content.get("settings", {}).items()}
     return Diagnosed(
         title=f"{_KINDS[content['kind']]} of {path.stem}",

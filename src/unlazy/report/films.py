@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._files import recipe_table
+from unlazy._files import is_part, recipe_table
 from unlazy.figures.style import evenly
 
 Ticks = list[tuple[float, str]]  # position in pixels, and label
@@ -179,7 +179,7 @@ def _functions(run: xr.Dataset, name: str, options: dict[str, Any], shown: np.nd
 def _matrices(run: xr.Dataset, name: str, shown: np.ndarray, label: str) -> Iterator[tuple[str, np.ndarray]]:
     """Yield a title and the values of the first seed for every variable of a probe that is a matrix at each time."""
     for one in map(str, run.data_vars):
-        if f"{one}.".startswith(f"{name}.") and run[one].ndim == 4 and run[one].dims[:2] == ("seed", "time"):
+        if is_part(one, name) and run[one].ndim == 4 and run[one].dims[:2] == ("seed", "time"):
             yield f"{label}, {one.rpartition('.')[2]}", run[one].values[0, shown]
 
 

@@ -16,7 +16,7 @@ import xarray as xr
 from unlazy import figures
 from unlazy._files import recipe_table
 from unlazy.figures import Comparison
-from unlazy.lab.store import statuses
+from unlazy.lab.stored import statuses
 from unlazy.report.contents import Contents, seeds, toml
 from unlazy.report.figures import describe, encode
 

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from unlazy._errors import Notice, UserError, usable
-from unlazy._files import recipe_table, replace, write_sealed, writing
-from unlazy._plain import DamagedError, parse_json, read_sealed, read_text
+from unlazy._files import recipe_table, write_with_figure, writing
+from unlazy._plain import check_figure, parse_json, read_sealed, read_text
 from unlazy.lab import Lab, Recipe, parse, provenance, read, read_run
 from unlazy.papers import Claim, Panel, Reference, Results, Scale, check_claims
 from unlazy.papers.outcomes import certain
@@ -227,10 +227,8 @@ def _write(record: Record, folder: Path) -> None:
     base = folder / "panels" / stem(record.panel, record.scale)
     with writing(f"The record of {record.panel}", base.parent, "choose another --out"):
         base.parent.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(record.figure.encode()).hexdigest()
-        content = msgspec.to_builtins(msgspec.structs.replace(record, figure="", figure_sha256=digest))
-        replace(base.with_name(f"{base.name}.svg"), record.figure.encode())
-        write_sealed(base.with_name(f"{base.name}.json"), content)
+        content = msgspec.to_builtins(msgspec.structs.replace(record, figure=""))
+        write_with_figure(base.with_name(f"{base.name}.json"), content, record.figure.encode())
 
 
 def records(folder: Path) -> list[Record]:
@@ -249,9 +247,9 @@ def read_record(path: Path) -> Record:
     try:
         content, sealed = read_sealed(path)
         record = msgspec.convert(_updated(content), Record)
-        figure = read_text(path.with_name(path.stem + ".svg"))
-        if sealed and hashlib.sha256(figure.encode()).hexdigest() != record.figure_sha256:
-            raise DamagedError("its figure was changed or damaged after it was written")
+        figure = read_text(path.with_suffix(".svg"))
+        if sealed:
+            check_figure(figure, record.figure_sha256)
     except (ValueError, TypeError, AttributeError, LookupError, OSError) as error:
         raise UserError(
             f"'{path}' is not a complete record ({error}): delete it and reproduce the panel again."

@@ -21,7 +21,7 @@ from unlazy._signals import note_progress
 from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
 from unlazy.lab.estimates import Preview
-from unlazy.lab.store import statuses
+from unlazy.lab.stored import statuses
 from unlazy.lab.table import last_values
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally

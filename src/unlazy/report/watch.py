@@ -32,7 +32,8 @@ from unlazy.figures import rank, rounding
 from unlazy.figures.style import logarithmic
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Note, notes, read_run
-from unlazy.lab.store import LIVE, statuses
+from unlazy.lab.store import LIVE
+from unlazy.lab.stored import statuses
 from unlazy.report.html import render
 
 _FINISHED = 12  # runs that have ended, the newest first

@@ -53,7 +53,7 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     if stateful and not rest:
         raise UserError(f"This {title} has layers with state: give wrap(model, state), from eqx.nn.make_with_state.")
     if len(rest) > 1 or (rest and not isinstance(rest[0], eqx.nn.State)):
-        raise UserError(f"An Equinox module has its parameters in it: give wrap(model), here of class {title}, alone.")
+        raise UserError(f"An Equinox module holds its parameters: give wrap(model), here of class {title}, alone.")
     keyed = takes(call, "key"), takes(call, "key", required=True)
     form = EquinoxForm(call_options(call, options), title, bool(rest), keyed)
     return Parts(form, model, rest[0] if rest else (), "an equinox.nn.State" if rest else "")

@@ -56,7 +56,7 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
         rest = (variables,)
     if len(rest) != 1 or not isinstance(rest[0], Mapping):
         raise UserError(
-            f"{type(model).__name__} of flax.linen has its variables elsewhere: give wrap(module, variables), with "
+            f"{type(model).__name__} of flax.linen does not hold its variables: give wrap(module, variables), with "
             "variables = module.init(key, x)."
         )
     parameters, constants = _divided(rest[0])

@@ -52,7 +52,7 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
         return None
     title = type(model).__name__
     if rest:
-        raise UserError(f"A module of flax.nnx has its parameters in it: give wrap(model), here {title}, alone.")
+        raise UserError(f"A module of flax.nnx holds its parameters: give wrap(model), here {title}, alone.")
     original = nnx.split(model, nnx.Param, ...)[0]
     copy = nnx.clone(model)  # modules of nnx can be changed in place, and the user's must not be
     copy.eval()

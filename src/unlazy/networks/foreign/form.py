@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from unlazy._checked import takes_anything
 from unlazy._errors import UserError
 from unlazy._types import PyTree
 from unlazy.kernels.problem import leaf_name
@@ -72,7 +73,7 @@ def call_options(function: Callable[..., Any], given: Mapping[str, Any]) -> tupl
     except (TypeError, ValueError):  # some callables have none
         known = {}
     found = {name: value for name, value in INFERENCE.items() if name in known} | dict(given)
-    anything = any(one.kind is one.VAR_KEYWORD for one in known.values()) or not known
+    anything = takes_anything(known) or not known
     for name in given:
         if name not in known and not anything:
             raise UserError(f"call has an argument '{name}', which the model does not take: {', '.join(known)}.")

@@ -37,6 +37,6 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
         return None
     name = getattr(model, "__name__", type(model).__name__)
     if len(rest) != 1:
-        raise UserError(f"The function '{name}' has its parameters elsewhere: give wrap(apply, params).")
+        raise UserError(f"The function '{name}' does not hold its parameters: give wrap(apply, params).")
     form = FunctionForm(call_options(model, options), name, model, takes(model, "key"))
     return Parts(form, as_arrays(rest[0]))

@@ -45,7 +45,7 @@ def recognise(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> 
     rest = rest[0] if len(rest) == 1 and type(rest[0]) is tuple else rest  # init of a stateful function returns both
     if len(rest) != 1 + stateful:
         wanted = "wrap((transformed, params, state))" if stateful else "wrap(transformed, params)"
-        raise UserError(f"A Haiku function has its parameters elsewhere: give {wanted}, from transformed.init(key, x).")
+        raise UserError(f"A Haiku function does not hold its parameters: give {wanted}, from transformed.init(key, x).")
     form = HaikuForm(call_options(model.apply, options), "Haiku function", model, stateful, takes(model.apply, "rng"))
     state = "a Haiku state" if stateful and rest[1] else ""
     return Parts(form, as_arrays(rest[0]), as_arrays(rest[1]) if stateful else (), state)

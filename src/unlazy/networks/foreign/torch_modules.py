@@ -40,7 +40,7 @@ def recognise(model: Any, rest: tuple[Any, ...]) -> Any:
         return None
     if rest:
         name = type(model).__name__
-        raise UserError(f"A PyTorch module has its parameters in it: give wrap(module), here {name}, alone.")
+        raise UserError(f"A PyTorch module holds its parameters: give wrap(module), here {name}, alone.")
     return model
 
 

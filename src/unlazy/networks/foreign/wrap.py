@@ -55,7 +55,7 @@ def wrap(
     ----------
     model
         The model: an Equinox module; a module of flax.nnx or PyTorch; a module of flax.linen, what ``hk.transform``
-        returns, or a function ``apply(params, x)``, each with its parameters. A tuple is model and parameters in one.
+        returns, or a function ``apply(params, x)``, each with its parameters. A tuple holds both, model and parameters.
     parameters
         What the library keeps apart from the model: variables of flax.linen, parameters of Haiku (a tuple of parameters
         and state, if there is one) or of a function, an ``equinox.nn.State``.
@@ -79,7 +79,7 @@ def wrap(
     has_kinks
         Whether the model has kinks, as with ReLU; flows then take more care.
     key
-        Key of random numbers that the model draws in spite of inference mode. Every sample and every call sees the same
+        Key of random numbers that the model draws even in inference mode. Every sample and every call sees the same
         ones. By default the model gets none.
 
     Returns

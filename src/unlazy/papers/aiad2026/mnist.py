@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from unlazy.data import at_hand, images
+from unlazy.data import images
 from unlazy.figures import ORDERED, band
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Panel, Results, Scale, by_scale, option
@@ -67,7 +67,7 @@ class Digits(Panel):
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         s = _SCALES[scale]
-        real = scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES)
+        real = scale == "paper" or images.available("mnist")
         s = s if real else replace(s, **_DIGITS)
         flow = {"kind": "descent", "rate": _RATE, "batch": _BATCH, "optimiser": "adam", "clip_norm": 1.0}
         flow |= {"loss": "cross-entropy"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from unlazy.data import at_hand, images
+from unlazy.data import images
 from unlazy.lab import Recipe
 from unlazy.papers._base import Claim, Figure, Results, Scale, Sizes, agreement, by_scale, values
 from unlazy.papers._curves import quadratic_times
@@ -65,7 +65,7 @@ class _Digits(Variant):
             self.scales[scale] = f"m = {s.width}, n = {s.n}, {runs}, {s.seeds} seeds"
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
-        kind = "mnist" if scale == "paper" or all(at_hand(file) for file in images.MNIST_FILES) else "digits"
+        kind = "mnist" if scale == "paper" or images.available("mnist") else "digits"
         s = _DIGITS[self.released][scale]
         errors = ("train-error", "test-error") if self.released else ("test-error",)
         kernel = {"kind": "kernel", "output": 0, "samples": s.samples}
@@ -182,8 +182,7 @@ class Cifar(Variant):
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
         """All settings, on CIFAR-10 or, at quick scale where it is not available, on digits."""
         sizes = _CIFAR[self.released][scale]
-        real = at_hand(images.CIFAR_ARCHIVE) or all(at_hand(part) for part in images.CIFAR_SUBSET)
-        digits = scale == "quick" and not real
+        digits = scale == "quick" and not images.available("cifar10")
         some = {} if scale == "paper" else {"n": 1200 if digits else 1500, "n_test": 500}
         data = {"kind": "digits" if digits else "cifar10", "pixels": "standard", **some}
         embedding = {"filters": 128} if scale == "paper" else _FEW if digits else _FEW | {"patch": 6}

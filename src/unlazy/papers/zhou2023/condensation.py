@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 import xarray as xr
 
-from unlazy.data import at_hand, images
+from unlazy.data import images
+from unlazy.figures.style import evenly
 from unlazy.lab import Recipe, instantiate, parse
 from unlazy.papers._base import Axes, Figure, Panel, Results, Scale, option, values
 from unlazy.papers._curves import label_axes, plural, titled_canvas
@@ -46,12 +47,8 @@ def pictures_of(
     pictures: Pictures, scale: Scale, n: int, targets: str = "number", pixels: str | None = None
 ) -> dict[str, Any]:
     """Return the data of a recipe: the paper's images at paper scale or where they are available, else digits."""
-    if pictures == "mnist":
-        here = all(at_hand(file) for file in images.MNIST_FILES)
-    else:
-        here = at_hand(images.CIFAR_ARCHIVE) or all(at_hand(part) for part in images.CIFAR_SUBSET)
     digits = {"kind": "digits", "side": {"cifar10": 32, "mnist": 28}[pictures]}
-    kind = {"kind": pictures} if scale == "paper" or here else digits
+    kind = {"kind": pictures} if scale == "paper" or images.available(pictures) else digits
     return kind | {"n": n, "n_test": 0, "flat": False, "pixels": pixels or PIXELS[pictures], "targets": targets}
 
 
@@ -135,6 +132,9 @@ class TrainingPanel(Panel):
     number: int  # of the figure
     controls: frozenset[str] = frozenset()  # labels of runs for comparison, which figure 15 leaves out
 
+    def __init__(self, number: int, title: str) -> None:
+        self.key, self.number, self.title = f"zhou2023/fig{number}", number, f"Figure {number}: {title}"
+
 
 def layers_of(run: xr.Dataset) -> list[str]:
     """Return the names of the convolutions of a stored run: conv1, conv2, ..."""
@@ -184,7 +184,7 @@ def heat(axes: Axes, run: xr.Dataset, layer: str, title: str) -> Any:
     """Draw the cosines D(u, v) between a layer's kernels, ordered by cluster, for the first seed."""
     vectors = kernels(run, layer)[0]
     order = np.asarray(_order(jnp.asarray(vectors)))
-    some = order[np.unique(np.linspace(0, len(order) - 1, min(_SHOWN, len(order))).round().astype(int))]
+    some = order[evenly(len(order), _SHOWN)]
     seen = np.asarray(cosines(jnp.asarray(vectors[some])))
     picture = axes.imshow(seen, vmin=-1, vmax=1, cmap="viridis", interpolation="nearest")
     axes.grid(visible=False)

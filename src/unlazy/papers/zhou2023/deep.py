@@ -73,9 +73,8 @@ class ThreeLayers(c.TrainingPanel):
         control: bool = False,
         printed: Scales | None = None,  # another training, with the printed settings
     ) -> None:
-        self.key, self.number = f"zhou2023/fig{number}", number
         self.what = f"three convolutions, {what}"
-        self.title = f"Figure {number}: {self.what}"
+        super().__init__(number, self.what)
         self.shown: dict[Scale, int] = {"quick": quick, "paper": paper}
         self.trainings, self.lines, self.weaker = trainings, lines, weaker
         self.with_control, self.printed = control, printed

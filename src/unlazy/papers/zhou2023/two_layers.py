@@ -53,9 +53,8 @@ class Activations(c.TrainingPanel):
     controls = frozenset({_TANH_STANDARD})
 
     def __init__(self, number: int, pictures: Pictures) -> None:
-        self.key, self.number = f"zhou2023/fig{number}", number
+        super().__init__(number, f"three activations on {WORDS[pictures]}")
         self.pictures: Pictures = pictures
-        self.title = f"Figure {number}: three activations on {WORDS[pictures]}"
         self.scales = {
             scale: f"{_training(pictures, scale, _TANH).in_words()}, "
             + ", ".join(f"{name}: {steps:,} steps" for name, (_, steps) in table[pictures].items())
@@ -119,13 +118,12 @@ class GradientDescent(c.TrainingPanel):
         demo: bool = False,
         control: bool = True,
     ) -> None:
-        self.key, self.number = f"zhou2023/fig{number}", number
+        super().__init__(number, f"gradient descent on {WORDS[pictures]}, {channels} kernels")
         self.demo, self.with_control = demo, control
         times = even_steps(steps, 11)
         one = Training(pictures, 500, (channels,), 3, _RATE, times, SQUARED, gamma=gamma, adam=False)
         paper = dataclasses.replace(one, seeds=5)  # a minute each, and draws differ much (`check.along_ones`)
         self.trainings: dict[Scale, Training] = {"quick": dataclasses.replace(one, n=quick), "paper": paper}
-        self.title = f"Figure {number}: gradient descent on {WORDS[pictures]}, {channels} kernels"
         self.scales = by_scale(self.trainings, lambda one: f"{one.in_words()}, t = {_RATE * steps:g}")
         started = f" The control starts from {STANDARD}." if control else ""
         self.caption = (

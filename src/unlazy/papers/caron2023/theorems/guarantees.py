@@ -74,7 +74,7 @@ class _Guarantee(WithProbability[Promised]):
         factors = ", ".join(f"({name}) {value:.3g}" for name, value in least.items())
         why = f"The bounds hold by these factors: {factors}. The loss is guaranteed to fall by at least {fallen:.2%}."
         unlucky = f"Over random starts this happens with probability {self.delta:g} at most."
-        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That is no restriction.", "if_fails": unlucky}
+        says = {"vacuous": fallen < LITTLE, "if_vacuous": "That restricts nothing.", "if_fails": unlucky}
         return Finding.judge(margin >= 1 - 1e-6, why, margin, numbers, **says)
 
 

@@ -175,7 +175,7 @@ def _stays(model: s.Model, bounds: list[float], more: dict[str, float]) -> Findi
         f"{bounds[0]:.2g} and {bounds[1]:.2g}."
     )
     weak = bounds[0] >= model.gamma * largest and bounds[1] >= (1 - model.gamma) * largest
-    note = f"No kernel of these inputs can change by more than {largest:.2g}, so the bounds are no restriction."
+    note = f"No kernel of these inputs can change by more than {largest:.2g}, so the bounds restrict nothing."
     return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=note)
 
 
