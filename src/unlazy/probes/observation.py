@@ -188,6 +188,15 @@ class Probe(Checked):
             handles for fast evaluation (``obs.x``, ``obs.x_test``) and shared results (``obs.outputs``, ...).
         """
 
+    def check(self, data: Dataset) -> None:
+        """Raise a `UserError` for data that this probe is not made for; by default there are none.
+
+        Parameters
+        ----------
+        data
+            The data set, before anything is trained on it.
+        """
+
     def of(self, network: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
         """Evaluate the probe by hand, on two networks and raw data.
 
@@ -198,4 +207,5 @@ class Probe(Checked):
         data, loss
             The data set and the loss of the run.
         """
+        self.check(data)
         return self(Observation(network, start, data, loss))
