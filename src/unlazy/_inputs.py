@@ -124,7 +124,8 @@ def _as_numpy(what: str, value: Any) -> np.ndarray:
     if np.ma.is_masked(value):
         raise UserError(f"{what} has masked entries: drop those samples, or fill the entries with numbers.")
     try:
-        return np.asarray(value)
+        made = np.asarray(value)
+        return made if made.dtype.isnative else made.astype(made.dtype.newbyteorder("="))
     except ValueError:
         raise UserError(f"{what} has rows of unequal length: every sample needs as many entries.") from None
     except Exception as error:

@@ -84,3 +84,9 @@ def test_weights_need_a_positive_sum(weight):
     with pytest.raises(UserError, match="weights of data set 'data' do not sum to a number above 0"):
         Dataset(np.ones((3, 2)), np.ones(3), weight=weight).check()
     Dataset(np.ones((3, 2)), np.ones(3), weight=np.asarray([2.0, -0.5, 0.5])).check()
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4"])
+def test_the_order_of_bytes_does_not_matter(dtype):
+    x = np.arange(6.0).reshape(3, 2)
+    assert np.array_equal(Dataset(x.astype(dtype), x[:, 0].astype(dtype)).x, x)

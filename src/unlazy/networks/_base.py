@@ -224,10 +224,7 @@ class Network(Checked):
             return {name: norm(now[name].weights() - before[name].weights(), axis=1) for name in now}
         leaves, _ = jax.tree_util.tree_flatten_with_path(split_trained(self)[0])
         first = jax.tree.leaves(split_trained(start)[0])
-        return {
-            leaf_name(path): norm(leaf - other)
-            for (path, leaf), other in zip(leaves, first, strict=True)
-        }
+        return {leaf_name(path): norm(leaf - other) for (path, leaf), other in zip(leaves, first, strict=True)}
 
 
 class Tangent(Chord):
