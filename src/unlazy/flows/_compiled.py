@@ -210,7 +210,7 @@ def observed(
         results = {name: _evaluated(name, probe, obs) for name, probe in probes.items()}
         if requested is not None:
             requested[:] = obs.requested
-        return jax.tree.map(jnp.asarray, results)
+        return results
 
     return _batched(observe, batching)(loss, known, now, first, frozen, data, raw)
 
