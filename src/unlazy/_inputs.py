@@ -63,7 +63,7 @@ def as_floats(what: str, value: Any) -> Array:
                 f"{what} is of type {value.dtype}, and flows compute in float32 and float64: convert it by "
                 "astype('float32')."
             )
-        return jnp.asarray(value)
+        return in_precision(what, value, value.dtype if value.dtype.itemsize <= 8 else float)
     if kind in "iub":
         return jnp.asarray(value, jnp.result_type(float))
     raise UserError(
@@ -71,7 +71,7 @@ def as_floats(what: str, value: Any) -> Array:
     )
 
 
-def in_precision(what: str, values: Array, dtype: Any) -> Array:
+def in_precision(what: str, values: Array | np.ndarray, dtype: Any) -> Array:
     """Convert floating-point numbers to another precision; refuse numbers that it would make 0 or infinite.
 
     Parameters
@@ -81,15 +81,16 @@ def in_precision(what: str, values: Array, dtype: Any) -> Array:
     values, dtype
         The numbers, and the type of the precision.
     """
-    made, limits = values.astype(dtype), jnp.finfo(dtype)
-    if made.dtype.itemsize < values.dtype.itemsize and values.size and not isinstance(values, Tracer):
+    dtype = jax.dtypes.canonicalize_dtype(dtype)
+    limits = jnp.finfo(dtype)
+    if dtype.itemsize < values.dtype.itemsize and values.size and not isinstance(values, Tracer):
         largest = float(np.max(np.abs(np.asarray(values))))
         if 0 < largest < float(limits.tiny) or float(limits.max) < largest < np.inf:
             raise UserError(
                 f"{what} has numbers of the size {largest:.3g}, and {limits.dtype} holds {limits.tiny:.2g} to "
                 f"{limits.max:.2g}: rescale them, or use float64."
             )
-    return made
+    return jnp.asarray(values, dtype)
 
 
 def like(number: Number, array: Array) -> Any:
@@ -120,8 +121,11 @@ def _as_numpy(what: str, value: Any) -> np.ndarray:
         raise UserError(
             f"{what} is {article(type(value).__name__)}, where an array of numbers was expected: give one, or a list."
         )
+    if np.ma.is_masked(value):
+        raise UserError(f"{what} has masked entries: drop those samples, or fill the entries with numbers.")
     try:
-        return np.asarray(value)
+        made = np.asarray(value)
+        return made if made.dtype.isnative else made.astype(made.dtype.newbyteorder("="))
     except ValueError:
         raise UserError(f"{what} has rows of unequal length: every sample needs as many entries.") from None
     except Exception as error:

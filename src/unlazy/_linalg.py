@@ -43,6 +43,38 @@ def one_lapack_thread() -> Iterator[None]:
                 last.restore_original_limits()
 
 
+def scaled(values: Float[Array, "..."], axis: int | None = None) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Divide values by the power of two that brings the largest near 1, so that squares neither vanish nor overflow.
+
+    Squares of float32 numbers below 1e-19 are 0. Powers of two change no other bits.
+
+    Parameters
+    ----------
+    values
+        The values.
+    axis
+        The axis along which each vector gets a power of its own; one for all values if omitted.
+
+    Returns
+    -------
+    tuple
+        The values and the powers, in the shape that broadcasts against them.
+    """
+    largest = jnp.max(jnp.abs(values), axis=axis, keepdims=True, initial=0)
+    most = jnp.finfo(values.dtype).maxexp - 2  # the inverse of any larger power would be 0 too
+    power = jnp.clip(jnp.frexp(jnp.where(jnp.isfinite(largest), largest, 1))[1], -most, most)
+    power = jnp.where(largest > 0, power, 0)
+    one = jnp.ones_like(largest)
+    return values * jnp.ldexp(one, -power), jnp.ldexp(one, power)
+
+
+def norm(values: Float[Array, "..."], axis: int | None = None, keepdims: bool = False) -> Float[Array, "..."]:
+    """Compute the root of the sum of squares along an axis, or of all values, however small or large they are."""
+    small, unit = scaled(values, axis)
+    unit = unit if keepdims else jnp.squeeze(unit, axis)
+    return jnp.sqrt(jnp.sum(jnp.square(small), axis=axis, keepdims=keepdims)) * unit
+
+
 @sequential_vmap
 def eigvalsh(matrix: Float[Array, "p p"]) -> Float[Array, " p"]:
     """Compute the eigenvalues of a symmetric matrix, in ascending order."""
@@ -121,7 +153,7 @@ def _ritz(act: Callable[[Array], Array], size: int, dtype: jnp.dtype, steps: int
         diagonal = here @ new
         for _ in range(2):  # twice is enough
             new = new - basis.T @ (basis @ new)
-        length = jnp.linalg.norm(new)
+        length = norm(new)
         alive = length > 10 * size * jnp.finfo(dtype).eps * jnp.abs(diagonal)
         new = jnp.where(alive, new / jnp.where(alive, length, 1), 0)
         return basis.at[index + 1].set(new), (diagonal, jnp.where(alive, length, 0))

@@ -23,6 +23,7 @@ from unlazy.probes import (
     effective_rank,
     reduce,
 )
+from unlazy.probes.directions import condensed
 
 rng = np.random.default_rng(11)
 DIM = 9
@@ -232,3 +233,14 @@ def test_every_layer_of_a_convolutional_network_is_seen():
 def test_bad_options_are_told(make, words):
     with pytest.raises(UserError, match=words):
         make()
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-22, 1e25])
+def test_weights_of_any_size_condense_alike(size):
+    """In float32, the squares of weights of 1e-22 are 0: all were called dead, and none of them condensed."""
+    vectors = gathered()[0].astype(np.float32)
+    usual, other = (condensed(jnp.asarray(one * vectors)) for one in (np.float32(1), np.float32(size)))
+    for name, value in usual.items():
+        close(other[name], value, rel=1e-5)
+    assert usual["lines"] == 3
+    assert usual["alive"] == 1

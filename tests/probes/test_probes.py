@@ -288,3 +288,38 @@ def test_large_kernels_have_the_eigenvalues_of_numpy(rank, monkeypatch):
     change = (change + change.T) / 2
     close(_linalg.operator_norm(jnp.asarray(change)), np.linalg.norm(change, 2), rel=1e-6)
     close(_linalg.operator_norm(jnp.zeros((200, 200))), 0.0)
+
+
+# ---------------------------------------------------------------- small numbers, and targets without a sign
+
+
+def test_numbers_whose_squares_vanish_are_seen():
+    """A network of float32 with inputs of 1e-9: its kernel is 1e-18, and all of its squares are 0."""
+    size = np.float32(1e-9)
+    data = Dataset((size * X).astype(np.float32), (size * Y).astype(np.float32))
+    start = TwoLayer(M, D, key=jax.random.key(0))
+    start = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, start)
+    now, later = (with_fields(start, a=jnp.asarray(a * A, jnp.float32)) for a in (1.0, 1.5))
+    seen = Kernel().of(later, now, data, Squared())
+    close(seen["drift"], 1.25, rel=1e-4)
+    kernel = theta(np.zeros((M, D)))  # tanh is linear here
+    close(seen["alignment"], Y @ kernel @ Y / (np.linalg.norm(kernel) * (Y @ Y)), rel=1e-4)
+    at_zero = with_fields(now, w=jnp.zeros_like(now.w))
+    tiny = with_fields(now, w=jnp.float32(1e-25) * jnp.asarray(W0, jnp.float32))
+    movement = WeightMovement().of(tiny, at_zero, data, Squared())["hidden"]
+    close(movement, 1e-25 * np.linalg.norm(W0, axis=1), rel=1e-5)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1, 1, 0], [1, 2, 2, 1, 1, 2], [3, 1, 0, 2, 2, 0]])
+def test_class_numbers_have_no_sign_that_decides(start, labels):
+    """With targets 0 and 1 the error would compare the sign of the output with 0, and be 0 for targets 1 and 2."""
+    y = jnp.asarray(labels, float)
+    data = Dataset(X, y, X, y)
+    assert np.isnan(misclassified(jnp.asarray(Y), y))
+    for probe, name in ((TrainError(), "train-error"), (TestError(), "test-error")):
+        with pytest.raises(UserError, match=f"{name} counts outputs whose sign .* number classes from"):
+            probe.of(start, start, data, Squared())
+        with pytest.raises(UserError, match="number classes from"):
+            Descent(rate=0.1)(start, data, [0, 1], [probe])
+    signs = Dataset(X, jnp.sign(jnp.asarray(Y)), X, jnp.sign(jnp.asarray(Y)))
+    assert 0 <= TrainError().of(start, start, signs, Squared()) <= 1

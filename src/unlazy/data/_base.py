@@ -164,6 +164,10 @@ class Dataset(Checked):
                     f"{bad} of the {values.size} entries of {what} in data set '{self.name}' are NaN or infinite: "
                     "clean or drop those samples first."
                 )
+        if self.weight is not None and not float(np.sum(np.asarray(self.weight, float))) > 0:
+            raise UserError(
+                f"The weights of data set '{self.name}' do not sum to a number above 0: a loss needs a positive total."
+            )
 
 
 class Source(Checked):

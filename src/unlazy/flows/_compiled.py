@@ -210,7 +210,7 @@ def observed(
         results = {name: _evaluated(name, probe, obs) for name, probe in probes.items()}
         if requested is not None:
             requested[:] = obs.requested
-        return jax.tree.map(jnp.asarray, results)
+        return results
 
     return _batched(observe, batching)(loss, known, now, first, frozen, data, raw)
 
@@ -220,7 +220,10 @@ observe_runs = eqx.filter_jit(observed)
 
 def _evaluated(name: str, probe: Observe, obs: Observation) -> PyTree:
     try:
-        return probe(obs)
+        made = jax.tree.map(jnp.asarray, probe(obs))
+        if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in jax.tree.leaves(made)):
+            raise TypeError("it returns random keys instead of numbers")
+        return made
     except UserError:
         raise
     except Exception as error:

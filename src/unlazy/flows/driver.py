@@ -30,9 +30,9 @@ from unlazy.flows import _compiled as compiled
 from unlazy.flows import _finite, checkpoints
 from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, Times, each_times, stops_of
-from unlazy.flows.trajectory import COUNTERS, Recorded, RunState, Trajectory, named, only_at_end
+from unlazy.flows.trajectory import COUNTERS, Recorded, RunState, Trajectory, inner_probe, named, only_at_end
 from unlazy.networks import Network, traced_numbers, with_fields
-from unlazy.probes.observation import Observe
+from unlazy.probes.observation import Observe, Probe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
@@ -179,7 +179,10 @@ class Driver:
             methods = [one.resolve(network, some) for one, network, some in zip(flow, networks, data, strict=True)]
         else:
             methods = [flow.resolve(networks[0], data[0])] * len(networks)
-        method = methods[0]
+        method, probes = methods[0], named(probes)
+        for probe in map(inner_probe, probes.values()):
+            for some in data if isinstance(probe, Probe) else ():
+                probe.check(some)
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for one, network, some in zip(methods, networks, data, strict=True):
             one.check(network, some)

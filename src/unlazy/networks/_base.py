@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
+from unlazy._linalg import norm
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset
 from unlazy.kernels import tangent_kernel
@@ -220,13 +221,10 @@ class Network(Checked):
         """
         now, before = self.layers(), start.layers()
         if now:
-            return {name: jnp.linalg.norm(now[name].weights() - before[name].weights(), axis=1) for name in now}
+            return {name: norm(now[name].weights() - before[name].weights(), axis=1) for name in now}
         leaves, _ = jax.tree_util.tree_flatten_with_path(split_trained(self)[0])
         first = jax.tree.leaves(split_trained(start)[0])
-        return {
-            leaf_name(path): jnp.sqrt(jnp.sum(jnp.square(leaf - other)))
-            for (path, leaf), other in zip(leaves, first, strict=True)
-        }
+        return {leaf_name(path): norm(leaf - other) for (path, leaf), other in zip(leaves, first, strict=True)}
 
 
 class Tangent(Chord):

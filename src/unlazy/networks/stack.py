@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
+from unlazy._linalg import norm
 from unlazy._memory import total
 from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
 from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
@@ -282,7 +283,7 @@ class MeanFieldStack(Network):
         """Return the distance that each neuron's trained parameters have moved, by block."""
         assert isinstance(start, MeanFieldStack)
         rows, first = self.trained_rows(), start.trained_rows()
-        return {layer: jnp.linalg.norm(rows[layer] - first[layer], axis=1) for layer in rows}
+        return {layer: norm(rows[layer] - first[layer], axis=1) for layer in rows}
 
     def narrowed(self, widths: Sequence[int], first: int = 0) -> MeanFieldStack:
         """The network of the first ``widths`` neurons of each block (or as many from ``first`` on), 1/m adjusted.

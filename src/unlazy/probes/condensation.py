@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError, suggest
+from unlazy._linalg import norm
 from unlazy.data import Dataset
 from unlazy.networks import Batch, Network
 from unlazy.probes.directions import (
@@ -160,7 +161,7 @@ class Alignment(Probe):
         near = (jnp.abs(cosine) >= float(np.cos(np.deg2rad(self.degrees)))).astype(cosine.dtype)
         return {
             "cosine": cosine,
-            "amplitude": jnp.linalg.norm(vectors, axis=1),
+            "amplitude": norm(vectors, axis=1),
             "share": jnp.mean(near),
             "median": jnp.median(jnp.abs(cosine)),
         }

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from unlazy._linalg import eigh, singular_values
+from unlazy._linalg import eigh, norm, singular_values
 
 Vectors = Float[Array, "m d"]
 Scalars = dict[str, Float[Array, ""]]
@@ -24,7 +24,7 @@ class Clusters(NamedTuple):
 
 def orientations(vectors: Vectors) -> Vectors:
     """Normalise vectors to length 1; a vector of length 0 stays 0."""
-    length = jnp.linalg.norm(vectors, axis=1, keepdims=True)
+    length = norm(vectors, axis=1, keepdims=True)
     return vectors / jnp.where(length > 0, length, 1)
 
 
@@ -58,7 +58,7 @@ def clusters(
     alive
         1 for vectors that are counted, 0 for those that neither lead a cluster nor count. All if omitted.
     """
-    d, amplitude = cosines(vectors), jnp.linalg.norm(vectors, axis=1)
+    d, amplitude = cosines(vectors), norm(vectors, axis=1)
     alive = jnp.ones_like(amplitude) if alive is None else alive
     near = d if signed else jnp.abs(d)
 
@@ -84,7 +84,7 @@ def cluster_order(vectors: Vectors, threshold: float = 0.95) -> Int[Array, " m"]
     threshold
         As in `clusters`.
     """
-    found, amplitude = clusters(vectors, threshold), jnp.linalg.norm(vectors, axis=1)
+    found, amplitude = clusters(vectors, threshold), norm(vectors, axis=1)
     return jnp.lexsort((-found.cosine, -amplitude[found.leader]))
 
 
@@ -136,7 +136,7 @@ def living(vectors: Vectors, floor: float) -> Float[Array, " m"]:
     floor
         Fraction of the length of the longest vector.
     """
-    amplitude = jnp.linalg.norm(vectors, axis=1)
+    amplitude = norm(vectors, axis=1)
     return (amplitude > floor * jnp.max(amplitude)).astype(amplitude.dtype)
 
 

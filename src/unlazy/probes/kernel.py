@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
-from unlazy._linalg import extreme_eigenvalues, operator_norm
+from unlazy._linalg import extreme_eigenvalues, norm, operator_norm, scaled
 from unlazy.networks import Layer
 from unlazy.probes.movement import moving_layers
 from unlazy.probes.observation import Observation, Probe
@@ -59,12 +59,13 @@ class Kernel(Probe):
         targets = (targets if self.output is None or targets.ndim == 1 else targets[:, self.output]).reshape(-1)
         smallest, largest = extreme_eigenvalues(theta)
         change = theta - first
+        shape, goal = scaled(theta)[0], scaled(targets)[0]
         return {
-            "drift": jnp.linalg.norm(change) / jnp.linalg.norm(first),
+            "drift": norm(change) / norm(first),
             "drift_operator": operator_norm(change),
             "smallest": smallest,
             "largest": largest,
-            "alignment": targets @ theta @ targets / (jnp.linalg.norm(theta) * (targets @ targets)),
+            "alignment": goal @ shape @ goal / (norm(shape) * (goal @ goal)),
         }
 
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from unlazy._linalg import scaled
 from unlazy.networks import layers_on
 from unlazy.probes.directions import effective_rank
 from unlazy.probes.loss import TrainOutputs
@@ -12,7 +13,8 @@ from unlazy.probes.observation import Observation, Probe
 
 def root_mean_square(values: Float[Array, "..."]) -> Float[Array, ""]:
     """Return the root of the mean of the squares."""
-    return jnp.sqrt(jnp.mean(jnp.square(values)))
+    small, unit = scaled(values)
+    return jnp.sqrt(jnp.mean(jnp.square(small))) * jnp.squeeze(unit)
 
 
 class LayerSizes(Probe):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
@@ -188,6 +189,15 @@ class Probe(Checked):
             handles for fast evaluation (``obs.x``, ``obs.x_test``) and shared results (``obs.outputs``, ...).
         """
 
+    def check(self, data: Dataset) -> None:
+        """Raise a `UserError` for data that this probe is not made for; by default there are none.
+
+        Parameters
+        ----------
+        data
+            The data set, before anything is trained on it.
+        """
+
     def of(self, network: Network, start: Network, data: Dataset, loss: Loss) -> PyTree:
         """Evaluate the probe by hand, on two networks and raw data.
 
@@ -198,4 +208,6 @@ class Probe(Checked):
         data, loss
             The data set and the loss of the run.
         """
+        if not isinstance(data.y, Tracer):  # in compiled code, numbers are not known
+            self.check(data)
         return self(Observation(network, start, data, loss))
