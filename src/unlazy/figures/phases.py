@@ -164,7 +164,7 @@ def _name_regions(
         inside = np.pad(regions == region, 1)  # the frame counts as outside
         depth = np.asarray(distance_transform_edt(inside))[1:-1, 1:-1]
         widest = np.argwhere(depth == depth.max())
-        i, j = widest[np.argmin(np.sum((widest - widest.mean(axis=0)) ** 2, axis=1))]
+        i, j = map(int, widest[np.argmin(np.sum((widest - widest.mean(axis=0)) ** 2, axis=1))])
         axes.text(x.at[i], y.at[j], literal(names[region]), ha="center", va="center", fontsize="small", bbox=box)
 
 

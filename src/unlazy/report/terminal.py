@@ -139,7 +139,7 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
         print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
         return
     names = short_names(sweep.fields)
-    keys = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
+    keys: list[str] = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
     head = [names.get(key, key) for key in keys]
     cells = [[_cell((row["fields"] | row["last"] | row).get(key, "")) for key in keys] for row in rows]
     left_out = print_table(head, cells, least=len(names) + 1)
