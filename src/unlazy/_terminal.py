@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,14 +25,37 @@ _PATIENCE_SECONDS = 2.0
 _NOTEBOOK_SECONDS = 0.2  # between two updates of a notebook
 
 
-def print_table(head: list[str], rows: list[list[Any]]) -> None:
-    """Print a table whose cells are text, never markup."""
+def print_table(head: list[str], rows: list[list[Any]], least: int | None = None) -> list[str]:
+    """Print a table whose cells are text, never markup.
+
+    Parameters
+    ----------
+    head, rows
+        Names of columns, and cells.
+    least
+        For a table of numbers: a narrow terminal gets fewer columns, but at least this number of them, and a
+        file or pipe gets lines as long as they need to be. Otherwise cells are folded to the width of the terminal.
+
+    Returns
+    -------
+    list of str
+        The names of columns that were left out.
+    """
+    console, count = Console(), len(head)
+    if least is not None:
+        widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(head, *rows, strict=True)]
+        if console.is_terminal or "COLUMNS" in os.environ:
+            while count > least and sum(widths[:count]) > console.width:
+                count -= 1
+        else:
+            console.width = max(console.width, sum(widths))
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in head:
+    for column in head[:count]:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    Console().print(table)
+        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row[:count]))
+    console.print(table)
+    return head[count:]
 
 
 def print_json(value: Any) -> None:
@@ -63,7 +87,9 @@ def print_settings(rows: list[dict[str, Any]], hide: bool) -> None:
         cells = {name: _cell(rows[0][name]) for name in same if rows[0][name] is not None}
         common = ", ".join(f"{name} = {cell if len(cell) <= 60 else f'{cell[:57]}...'}" for name, cell in cells.items())
         Console().print(Text(f"All {len(rows)} rows: {common}", "dim"))
-    print_table(shown, [[_cell(row[name]) for name in shown] for row in rows])
+    left_out = print_table(shown, [[_cell(row[name]) for name in shown] for row in rows], least=2)
+    if left_out:
+        print(f"There is no room for {', '.join(left_out)}: --csv FILE writes all columns.")
 
 
 def _cell(value: Any) -> str:

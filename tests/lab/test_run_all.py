@@ -13,7 +13,7 @@ import pytest
 
 from unlazy._errors import UserError
 from unlazy.flows import Driver
-from unlazy.lab import Lab, OtherCode, engines, parse
+from unlazy.lab import Lab, OtherCode, engines, parse, schedule
 
 TABLE = {
     "data": {"kind": "random-labels", "n": 6, "d": 3},
@@ -87,6 +87,16 @@ def test_one_that_fails_does_not_stop_the_others(tmp_path, table):
     with pytest.raises(UserError, match=r"1 of 2 runs failed, and the others are stored\. bad: .*first observation"):
         Lab(tmp_path).run_all(wanted)
     assert Lab(tmp_path).store.path(wanted["good"]).exists()
+
+
+def test_runs_that_fail_with_the_same_words_are_counted():
+    error, other = UserError("there is no x."), UserError("too large.")
+    assert schedule._failures({"a": error, "b": None, "c": error, "d": other}) == (
+        "3 of 4 runs failed, and the others are stored. a and 1 more: there is no x. d: too large."
+    )
+    assert schedule._failures(dict.fromkeys("abc", error)) == "All 3 runs failed. a and 2 more: there is no x."
+    different = {str(index): UserError(f"error {index}.") for index in range(7)}
+    assert schedule._failures(different).endswith("4: error 4. And 2 more.")
 
 
 def test_workers_share_the_work_and_report_what_goes_wrong(tmp_path, table, monkeypatch):

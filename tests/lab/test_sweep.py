@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from unlazy._errors import UserError
+from unlazy._terminal import print_table
 from unlazy.cli import main
-from unlazy.lab import Lab, Manifest, Sweep, parse, parse_setting, with_field
+from unlazy.lab import Lab, Manifest, Sweep, estimates, parse, parse_setting, with_field
 from unlazy.lab.estimates import preview
 from unlazy.lab.expressions import Expression
 from unlazy.lab.fields import field_value, lists_in
@@ -270,6 +271,28 @@ def test_a_sweep_is_run_listed_and_found_again(tmp_path, table):
     assert "stored runs of the same shape" in after.basis[0]
     later = preview(Lab(tmp_path / "runs"), Sweep(parse(table | {"seeds": 3}), grid={"flow.rate": [0.25]}).points())
     assert [row.state for row in later.rows] == ["in part"]
+    ((_, _, one, _),) = preview(Lab(tmp_path / "runs"), swept(table, **{"flow.rate": [0.0625]}).points()).rows
+    assert later.rows[0].seconds is not None
+    assert later.rows[0].seconds < 3 * one, "two of three seeds are left, and each has fewer steps"
+
+
+def test_compiling_is_estimated_once_for_all_runs_of_a_shape(tmp_path):
+    cost = estimates.Cost(seconds=1e-3, memory=1.0, compiling=3.0, size=1.0)
+    alone, shared = estimates.Known(4.0, 500.0, None), estimates.Known(0.2, 100.0, None)
+    assert alone.expected(cost, None) == pytest.approx(1.0)  # without the 3 s of compiling
+    assert shared.expected(cost, None) == pytest.approx(0.1)  # its share of compiling is not known
+    assert estimates.Known(0.05, 100.0, None).expected(cost, None) == 0.05  # in one call a gradient takes less
+    assert estimates.Known(4.0, 100.0, 100.0).expected(None, 200.0) == pytest.approx(8.0)
+
+
+def test_shapes_for_which_there_is_no_time_are_estimated_from_the_others(tmp_path, table, monkeypatch):
+    many = swept(table, **{"network.width": [8, 9, 10, 11, 12, 13]})
+    monkeypatch.setattr(estimates, "_BUDGET", 1e-9)
+    found = preview(Lab(tmp_path), many.points())
+    assert all(row.seconds for row in found.rows)
+    assert not any("cannot be estimated" in text for text in found.basis)
+    assert found.seconds is not None
+    assert found.compiling > sum(row.seconds for row in found.rows if row.seconds)
 
 
 def test_a_changed_manifest_is_refused(tmp_path, table):
@@ -302,6 +325,18 @@ def command(*words):
     with pytest.raises(SystemExit) as status:
         main(list(words))
     return status.value.code
+
+
+def test_tables_are_as_wide_as_they_need_to_be_in_a_pipe_and_lose_columns_on_a_terminal(capsys, monkeypatch):
+    head, rows = ["width", "status", "train-loss", "a-long-name"], [[8, "finished", "0.123", "0.1" * 40]]
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert print_table(head, rows, least=2) == []
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "40")
+    assert print_table(head, rows, least=2) == ["a-long-name"]
+    assert "0.123" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "10")
+    assert print_table(head, rows, least=2) == ["train-loss", "a-long-name"]
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

@@ -153,14 +153,18 @@ def _boundary(
 def _name_regions(
     axes: Axes, x: Axis, y: Axis, regions: np.ndarray, names: Sequence[str], present: Sequence[int]
 ) -> None:
-    """Write the name of each region where it is widest: at the point that is farthest from other regions."""
+    """Write the name of each region where it is widest: at the point that is farthest from other regions.
+
+    Of several such points it is the one nearest to their middle.
+    """
     from scipy.ndimage import distance_transform_edt
 
     box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
     for region in present:
         inside = np.pad(regions == region, 1)  # the frame counts as outside
         depth = np.asarray(distance_transform_edt(inside))[1:-1, 1:-1]
-        i, j = np.unravel_index(int(np.argmax(depth)), depth.shape)
+        widest = np.argwhere(depth == depth.max())
+        i, j = map(int, widest[np.argmin(np.sum((widest - widest.mean(axis=0)) ** 2, axis=1))])
         axes.text(x.at[i], y.at[j], literal(names[region]), ha="center", va="center", fontsize="small", bbox=box)
 
 

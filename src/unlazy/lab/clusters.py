@@ -194,8 +194,8 @@ class BatchSystem(Dask):
             self._cluster.scale(jobs=self.jobs)
         except (TypeError, ValueError, RuntimeError, OSError) as error:
             self._end()
-            text = " ".join(str(error).split())
-            raise UserError(f"The options for {self.system} do not work: {text}") from None
+            text = " ".join(str(error).split()).partition(". ")[0].rstrip(".")  # its second sentence is a guess
+            raise UserError(f"The options for {self.system} do not work: {text}.") from None
         return self._cluster
 
     def __enter__(self) -> Self:

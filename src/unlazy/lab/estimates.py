@@ -1,8 +1,8 @@
 """Dry runs: what of a sweep is stored, and about how much time and memory the rest takes.
 
-The time of a run comes from stored runs of the same shape, that is, of recipes that differ in seeds, times and numbers
-with a decimal point only. Without any, one gradient of the network is compiled and timed on zeros. If there are too
-many shapes for that, it is scaled by the number of parameters times the number of samples.
+One gradient of the network is compiled and timed on zeros for each shape, that is, for recipes that differ in seeds and
+numbers with a decimal point only. If there are too many shapes for that, it is scaled by the number of parameters times
+the number of samples, or taken from the others. If there are stored runs of the same shape, times come from these.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ from unlazy.lab.work import plan
 if TYPE_CHECKING:
     from unlazy.lab.runner import Lab
 
-_BUDGET = 2.0  # seconds for compiling and timing gradients
+_BUDGET = 2.0  # seconds of computing for the shapes of networks, twice, and for compiling and timing gradients
 _MOST_FILES = 200  # stored runs that are read, the newest ones
 _GUESS = 500  # gradients of a flow with error control, if there is no stored run
 _MOST_TIMED = 1000  # gradients
+_COMPILED = 5.0  # gradients that take as long to compile as a run: 4 to 7 for runs with one to three probes
 _LARGE = 2e9  # bytes above which a gradient is not timed
 _ENOUGH = 0.05  # seconds of timing
 
@@ -99,7 +100,7 @@ class Preview(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one gradient of one seed costs."""
+    """What one gradient of one seed costs, and how long a run of this shape is compiled."""
 
     seconds: float
     memory: float
@@ -107,47 +108,63 @@ class Cost(NamedTuple):
     size: float  # parameters times samples
 
 
-def state_of(lab: Lab, recipe: Recipe) -> str:
-    """Return how much of a recipe is stored: ``"stored"``, ``"in part"`` or ``"new"``; nothing is computed."""
+class Known(NamedTuple):
+    """What a stored run took: seconds for each seed, its share of compiling included, and gradients."""
+
+    seconds: float
+    gradients: float
+    steps: float | None  # gradients of descent, which its recipe tells; None for flows that choose their own steps
+
+    def expected(self, cost: Cost | None, steps: float | None) -> float:
+        """Return the seconds of one seed, without compiling if that is known, of a run with this number of steps."""
+        ratio = 1.0 if steps is None or self.steps is None else steps / self.steps
+        if cost is None:
+            return self.seconds * ratio
+        # Runs that shared a call shared the time of compiling: what is left then is at least that of the gradients.
+        return min(self.seconds, max(self.seconds - cost.compiling, self.gradients * cost.seconds)) * ratio
+
+
+def state_of(lab: Lab, recipe: Recipe) -> tuple[str, int]:
+    """Return how much of a recipe is stored (``"stored"``, ``"in part"`` or ``"new"``), and how many seeds are not."""
     if lab.fresh:
-        return "new"
+        return "new", recipe.seeds
     identity = identify(recipe)
-    kinds = {plan(lab.store.tracks(one), identity).kind for one in identity.trajectories.values()}
-    return "stored" if kinds == {"complete"} else "new" if kinds == {"begin"} else "in part"
+    kinds = [plan(lab.store.tracks(one), identity).kind for one in identity.trajectories.values()]
+    state = {"complete": "stored", "begin": "new"}.get(kinds[0], "in part") if len(set(kinds)) == 1 else "in part"
+    return state, sum(kind != "complete" for kind in kinds)
 
 
 def preview(lab: Lab, points: Sequence[Point]) -> Preview:
     """Say what a sweep would compute, and estimate time and memory."""
     states = [state_of(lab, point.recipe) for point in points]
     shapes = [shape_of(point.recipe) for point in points]
-    needed = {
-        shape: point.recipe for point, state, shape in zip(points, states, shapes, strict=True) if state != "stored"
-    }
+    needed = {shape: point.recipe for point, (_, seeds), shape in zip(points, states, shapes, strict=True) if seeds}
     known, gradients = _stored(lab, needed)
-    costs, compiling = _costs({shape: one for shape, one in needed.items() if shape not in known})
+    costs = _costs(needed)
     rows, guessed, failed = [], False, False
-    for point, state, shape in zip(points, states, shapes, strict=True):
-        recipe, steps = point.recipe, _steps(point.recipe)
-        if state == "stored":
+    for point, (state, seeds), shape in zip(points, states, shapes, strict=True):
+        steps, cost = _steps(point.recipe), costs.get(shape)
+        memory = None if cost is None else seeds * cost.memory
+        if not seeds:
             rows.append(Row(point, state, 0.0, 0.0))
         elif shape in known:
-            rows.append(Row(point, state, recipe.seeds * known[shape] * (steps or 1), None))
-        elif shape in costs:
+            rows.append(Row(point, state, seeds * known[shape].expected(cost, steps), memory))
+        elif cost is not None:
             guessed |= steps is None
-            each = costs[shape].seconds * (steps if steps is not None else gradients)
-            rows.append(Row(point, state, recipe.seeds * each, recipe.seeds * costs[shape].memory))
+            rows.append(Row(point, state, seeds * cost.seconds * (steps if steps is not None else gradients), memory))
         else:
             failed = True
             rows.append(Row(point, state, None, None))
     basis = []
-    if any(shape in known for shape in needed):
-        basis.append("Times come from stored runs of the same shape, compiling included.")
-    if costs:
+    if known:
+        basis.append("Times come from stored runs of the same shape.")
+    if set(costs) - set(known):
         basis.append("Times come from gradients on zeros and the number of gradients, memory from compiled gradients.")
     if guessed:
         basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
     if failed:
         basis.append("Some networks cannot be estimated.")
+    compiling = sum(one.compiling for one in costs.values())
     return Preview(rows, basis, compiling, float(psutil.Process().memory_info().rss))
 
 
@@ -170,9 +187,9 @@ def _rate(flow: str) -> float | None:
     return None
 
 
-def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, float], float]:
-    """Return seconds per seed (and per gradient of descent) by shape, and the usual number of gradients otherwise."""
-    found: dict[str, list[float]] = {}
+def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, Known], float]:
+    """Return what a stored run of each shape took, and the usual number of gradients where a flow chooses its steps."""
+    found: dict[str, list[Known]] = {}
     counts: list[float] = []
     kinds = {json.dumps(one.flow, default=str).partition(",")[0] for one in needed.values()}
     newest = sorted(lab.store.folder.glob("*.nc"), key=_changed, reverse=True)[:_MOST_FILES] if needed else []
@@ -180,13 +197,14 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, float], f
         with contextlib.suppress(OSError, KeyError, ValueError, TypeError, RuntimeError):
             stored = read_attributes(path, ("recipe", "seconds", "evaluations"))
             text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
-            recipe = parse(parse_json(text))
+            recipe, count = parse(parse_json(text)), float(np.mean(evaluations))
             shape, steps = shape_of(recipe), _steps(recipe)
             if shape in needed:
-                found.setdefault(shape, []).append(float(np.max(seconds)) / recipe.seeds / (steps or 1))
+                found.setdefault(shape, []).append(Known(float(np.max(seconds)) / recipe.seeds, count, steps))
             if steps is None and json.dumps(recipe.flow, default=str).partition(",")[0] in kinds:
-                counts.append(float(np.mean(evaluations)))
-    return {shape: float(np.median(some)) for shape, some in found.items()}, float(np.median(counts or [_GUESS]))
+                counts.append(count)
+    usual = {shape: sorted(some)[len(some) // 2] for shape, some in found.items()}
+    return usual, float(np.median(counts or [_GUESS]))
 
 
 def _changed(path: Path) -> float:
@@ -195,21 +213,21 @@ def _changed(path: Path) -> float:
     return 0.0
 
 
-def _costs(shapes: Mapping[str, Recipe]) -> tuple[dict[str, Cost], float]:
-    """Return the cost of a gradient for each shape, and the time for compiling all of them."""
+def _costs(shapes: Mapping[str, Recipe]) -> dict[str, Cost]:
+    """Return the cost of a gradient for each shape."""
     abstract: dict[str, tuple[Any, Any, float]] = {}
-    begun = time.perf_counter()
-    for shape, recipe in shapes.items():
+    rest = list(shapes)  # those for which there is no time
+    begun = time.process_time()  # other work on the machine must not make the estimate poorer
+    while rest and (len(rest) == len(shapes) or time.process_time() - begun < 2 * _BUDGET):
+        shape = rest.pop(0)
         with contextlib.suppress(Exception):  # of a user's own network, say one that computes with NumPy
-            abstract[shape] = _abstract(recipe)
-        if time.perf_counter() - begun > 2 * _BUDGET:
-            break
+            abstract[shape] = _abstract(shapes[shape])
     # From both ends, so that what is not measured lies between two that are.
     order = sorted(abstract, key=lambda shape: abstract[shape][2])
     order = [order[place // 2 if place % 2 == 0 else -1 - place // 2] for place in range(len(order))]
     costs: dict[str, Cost] = {}
     for shape in order:
-        if costs and time.perf_counter() - begun > _BUDGET:
+        if costs and time.process_time() - begun > 3 * _BUDGET:
             break
         with contextlib.suppress(Exception):
             costs[shape] = _measured(*abstract[shape])
@@ -220,7 +238,9 @@ def _costs(shapes: Mapping[str, Recipe]) -> tuple[dict[str, Cost], float]:
             near = min(measured, key=lambda one: abs(np.log(one.size / size)))
             ratio = size / near.size
             costs[shape] = Cost(near.seconds * ratio, near.memory * ratio, near.compiling, size)
-    return costs, sum(one.compiling for one in costs.values())
+    if costs:
+        costs |= dict.fromkeys(rest, sorted(costs.values())[len(costs) // 2])
+    return costs
 
 
 def _abstract(recipe: Recipe) -> tuple[Any, Any, float]:
@@ -278,7 +298,7 @@ def _measured(network: Any, x: Any, size: float) -> Cost:
 
         # Many steps in one call, as in a run: a call of its own for each takes longer than a small gradient.
         count = max(1, min(_MOST_TIMED, int(_ENOUGH / seconds(1))))
-        return Cost(seconds(count) / count, memory, compiling, size)
+        return Cost(seconds(count) / count, memory, _COMPILED * compiling, size)
 
 
 def _zeros(shape: Any) -> Any:

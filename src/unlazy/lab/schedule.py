@@ -79,11 +79,25 @@ def run_all(
     if len(labelled) == 1 and failed:
         raise next(iter(failed.values()))
     if failed:
-        errors = {label: failed[recipe.digest] for label, recipe in labelled.items() if recipe.digest in failed}
-        sentences = " ".join(f"{label}: {error}" for label, error in list(errors.items())[:_MOST_SHOWN])
-        sentences += f" And {len(errors) - _MOST_SHOWN} more." if len(errors) > _MOST_SHOWN else ""
-        raise UserError(f"{len(errors)} of {len(labelled)} runs failed, and the others are stored. {sentences}")
+        raise UserError(_failures({label: failed.get(recipe.digest) for label, recipe in labelled.items()}))
     return Runs(lab, labelled)
+
+
+def _failures(errors: Mapping[str, UserError | None]) -> str:
+    """Say which of some runs failed, by label, and how; runs that failed with the same words are counted."""
+    by_words: dict[str, list[str]] = {}
+    for label, error in errors.items():
+        if error is not None:
+            by_words.setdefault(str(error), []).append(label)
+    count = sum(map(len, by_words.values()))
+    head = f"{count} of {len(errors)} runs failed, and the others are stored."
+    head = f"All {count} runs failed." if count == len(errors) else head
+    shown = []
+    for words, labels in list(by_words.items())[:_MOST_SHOWN]:
+        also = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        shown.append(f"{labels[0]}{also}: {words}")
+    more = sum(map(len, list(by_words.values())[_MOST_SHOWN:]))
+    return " ".join([head, *shown, *([f"And {more} more."] if more else [])])
 
 
 def check_all(recipes: Mapping[str, Recipe], workers: int) -> dict[str, Identity]:

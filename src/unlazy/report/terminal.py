@@ -22,6 +22,7 @@ from unlazy._terminal import print_table, progress_bars
 from unlazy.lab import Certificate, PhaseDiagram, Recipe, Store, Sweep
 from unlazy.lab.estimates import Preview
 from unlazy.lab.stored import statuses
+from unlazy.lab.sweep import short_names
 from unlazy.lab.table import last_values
 from unlazy.papers import Reference
 from unlazy.papers.outcomes import Outcome, tally
@@ -43,6 +44,7 @@ _STYLES = {Verdict.HOLDS: "green", Verdict.FAILS: "bold red", Verdict.SILENT: "d
 _MOST_LINES = 8  # of progress, for runs that are being computed
 _FEW, _LONG = 4, 600.0  # up to this many runs have a line each; seconds over which the speed is averaged
 _MOST_ROWS = 100  # in the table of a dry run
+_SHARE = 0.1  # of the time of a sweep: compiling that takes less is not mentioned
 _COLUMNS, _ALONE = 9, 6  # of a benchmark's table with several rows or with one, at most
 
 
@@ -136,8 +138,13 @@ def print_sweep(sweep: Sweep, results: Mapping[str, xr.Dataset], store: Store, a
         plain = [row | {"last": _for_json(row["last"])} for row in rows]
         print(json.dumps({"sweep": str(path), "runs": plain}, indent=2, ensure_ascii=False))
         return
-    head = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
-    print_table(head, [[_cell((row["fields"] | row["last"] | row).get(name, "")) for name in head] for row in rows])
+    names = short_names(sweep.fields)
+    keys: list[str] = [*sweep.fields, "status", *dict.fromkeys(name for row in rows for name in row["last"])]
+    head = [names.get(key, key) for key in keys]
+    cells = [[_cell((row["fields"] | row["last"] | row).get(key, "")) for key in keys] for row in rows]
+    left_out = print_table(head, cells, least=len(names) + 1)
+    if left_out:
+        print(f"There is no room for {', '.join(left_out)}: `unlazy table {path} --csv FILE` writes all columns.")
     total = sum(float(result.attrs["seconds"]) for result in results.values())
     print(f"{len(rows)} runs, {total:.1f} s of computing. List of runs: {path}")
 
@@ -158,9 +165,9 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
     table = []
     for row in shown:
         about = duration(row.seconds) if row.seconds else ""
-        size = f"{row.memory / 2**20:.3g} MiB" if row.memory else ""
+        size = _size(row.memory) if row.memory else ""
         table.append([*(_cell(row.point.fields[field]) for field in fields), row.state, about, size])
-    print_table([*fields, "state", "about", "memory"], table)
+    print_table([*short_names(fields).values(), "state", "about", "memory"], table, least=len(fields) + 1)
     if len(shown) < len(preview.rows):
         print(f"... and {len(preview.rows) - len(shown)} more (--json lists all).")
     counts = [f"{preview.count(state)} {state}" for state in ("stored", "in part", "new") if preview.count(state)]
@@ -169,9 +176,18 @@ def print_preview(preview: Preview, fields: Sequence[str], workers: int, as_json
         return
     shared = "" if workers == 1 else f" with {workers} workers"
     time = "The time cannot be estimated" if seconds is None else f"About {duration(seconds / workers)}{shared}"
-    room = f", and {preview.process / 2**20:.0f} MiB for each process" if memory else ""
-    room += f" with {memory / 2**20:.3g} MiB more for the largest run" if memory else ""
+    if seconds is not None and preview.compiling > _SHARE * seconds:
+        time += f", of which compiling takes {duration(preview.compiling / workers)} (less where it is stored)"
+    room = f", and {_size(preview.process)} for each process" if memory else ""
+    room += f" with {_size(memory)} more for the largest run" if memory else ""
     print(f"{len(preview.rows)} runs: {', '.join(counts)}. {time}{room}. {' '.join(preview.basis)}")
+
+
+def _size(size: float) -> str:
+    """Return a number of bytes in words, such as "12 KiB" or "1.5 GiB"."""
+    power = min(3, max(1, int(np.log2(max(size, 1.0)) // 10)))
+    number = size / 1024**power
+    return f"{number:.2g} {'KMG'[power - 1]}iB" if number < 10 else f"{number:.0f} {'KMG'[power - 1]}iB"
 
 
 def print_phase(diagram: PhaseDiagram, path: Path, as_json: bool) -> None:
