@@ -535,8 +535,8 @@ def test_a_theorem_that_fails_is_status_1(call, recipe, monkeypatch):
     failed = Finding(Verdict.FAILS, "It does [not].", 0.5)
     monkeypatch.setattr(FeaturesMustMove, "check", lambda self, run: failed)
     recipe.write_text("seeds = 2\n" + RECIPE)
-    status, out, _ = call("certify", recipe, "--theorem", "chen2022/eq-15")
-    assert status == 1
+    status, out, err = call("certify", recipe, "--theorem", "chen2022/eq-15")
+    assert (status, err) == (1, "")
     assert out.splitlines()[0].split() == ["theorem", "seed", "verdict", "margin", "why"]
     assert out.count("It does [not].") == 2
     assert "2 FAILS." in out
@@ -690,6 +690,17 @@ def test_what_should_not_happen_is_one_line_too(call, recipe, monkeypatch):
     assert "--debug" in line
     with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
         cli.main(["run", str(recipe), "--debug"])
+
+
+def test_memory_that_is_used_up_is_one_sentence(call, recipe, monkeypatch):
+    from jax.errors import JaxRuntimeError
+
+    for error in (MemoryError(), JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 10320000688 bytes.")):
+        monkeypatch.setattr("unlazy.lab.Lab.attempt", lambda *_, error=error: (_ for _ in ()).throw(error))
+        status, _, err = call("run", recipe)
+        assert status == 2
+        assert err.startswith("unlazy: this cannot be computed here")
+        assert "Take fewer samples" in err
 
 
 def test_ctrl_c_is_status_130(call, recipe, monkeypatch):

@@ -33,8 +33,8 @@ def print_table(head: list[str], rows: list[list[Any]], least: int | None = None
     head, rows
         Names of columns, and cells.
     least
-        For a table of numbers: a narrow terminal gets fewer columns, but at least this number of them, and a
-        file or pipe gets lines as long as they need to be. Otherwise cells are folded to the width of the terminal.
+        If given, a narrow terminal gets fewer columns, but at least this number of them, and a file or pipe gets
+        lines as long as they need to be. Otherwise cells are folded to the width of the terminal.
 
     Returns
     -------

@@ -76,9 +76,9 @@ def test_more_points_than_features_and_repeated_points():
 
 def test_what_gram_coordinates_cannot_do_is_refused():
     network, data = EXAMPLES[0]
-    with pytest.raises(UserError, match="exact only where steps are linear in the gradients"):
+    with pytest.raises(UserError, match="exact only where steps are linear in gradients"):
         Descent(optimiser=Adam(), coordinates="gram")(network, data, [1.0])
-    with pytest.raises(UserError, match="exact only where steps are linear in the gradients"):
+    with pytest.raises(UserError, match="exact only where steps are linear in gradients"):
         Descent(clip_norm=1.0, coordinates="gram")(network, data, [1.0])
     with pytest.raises(UserError, match="this TangentModel has none"):
         GradientFlow(coordinates="gram")(TangentModel(network), data, [1.0])

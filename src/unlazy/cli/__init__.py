@@ -1,12 +1,13 @@
 """The command line. Heavy libraries are imported inside the commands, so that help is printed at once."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import cyclopts
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, first_line
 from unlazy._signals import exit_status
 from unlazy.cli import (  # noqa: F401  modules that add commands
     application,
@@ -42,12 +43,16 @@ def main(arguments: list[str] | None = None) -> None:
             _end(f"unlazy: {error}", BAD_CALL)
         if isinstance(error, cyclopts.CycloptsError):
             _end(f"unlazy: {error} Try --help.", BAD_CALL)
+        if isinstance(error, MemoryError) or type(error).__name__ == "JaxRuntimeError":  # without importing JAX
+            advice = "it may need more memory than there is. Take fewer samples, inputs, neurons or seeds"
+            _end(f"unlazy: this cannot be computed here ({first_line(error)}): {advice}.", BAD_CALL)
         unexpected = f"an unexpected error occurred ({type(error).__name__}: {error})"
         _end(f"unlazy: {unexpected}. Add --debug to see where.", BROKEN)
     sys.exit(status or OK)
 
 
 def _end(sentence: str, status: int) -> NoReturn:
-    """Print a sentence on one line, and exit."""
-    application.screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
+    """Print a sentence on one line, unless there is no room for it, and exit."""
+    with contextlib.suppress(OSError):  # on a full disk
+        application.screen.print(" ".join(sentence.split()), markup=False, highlight=False, soft_wrap=True)
     sys.exit(status)

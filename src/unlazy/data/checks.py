@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from unlazy._errors import UserError, suggest
+from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
 
 
@@ -52,4 +52,4 @@ def fits(make: Callable[[Any], Any], key: Any, what: str) -> None:
 def choice(what: str, given: str, known: Collection[str]) -> None:
     """Raise a `UserError` if a word is not one of the ``known`` ones."""
     if given not in known:
-        raise UserError(f"{what} = '{given}' is unknown. {suggest(given, known)}")
+        raise UserError(f"{what} = {short(given)} is unknown. {suggest(given, known)}")

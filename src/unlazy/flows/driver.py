@@ -127,7 +127,7 @@ class Driver:
         self.recorded = self.state if self._keeps_recorded else None
 
     @functools.cached_property
-    def suspect(self) -> np.ndarray:
+    def suspect(self) -> Any:
         """The size of parameters beyond which outputs may overflow, for each run."""
         return _finite.suspect(self)
 

@@ -53,7 +53,7 @@ _FAILED = np.asarray([not status.ok for status in Status])
 
 def failed(code: Any) -> np.ndarray:
     """Whether runs with these status codes ended early, so that no later time is observed."""
-    return _FAILED[np.asarray(code)]
+    return np.asarray(_FAILED[np.asarray(code)])
 
 
 MOST_STEPS = int(np.iinfo(np.int32).max)  # that a run can count

@@ -314,11 +314,11 @@ def explain(message: str, form: type[msgspec.Struct] | None = None, words: Seque
     quoted = re.search(r"[`'](.*)[`']", what)
     name = quoted[1] if quoted else ""
     if "unknown field" in what:
-        return place, f"there is no field '{name}'. {suggest(name, form.__struct_fields__ if form else ())}"
+        return place, f"there is no field {short(name)}. {suggest(name, form.__struct_fields__ if form else ())}"
     if "required field" in what:
         return place, f"the field '{name}' is missing."
     if "Invalid enum value" in what:
         if form is not None:
             words = typing.get_args(typing.get_type_hints(form)[place.rpartition(".")[2]])
-        return place, f"'{name}' is not one of the choices. {suggest(name, words)}"
+        return place, f"{short(name)} is not one of the choices. {suggest(name, words)}"
     return place, what.replace("`", "'").replace("object", "table") + "."

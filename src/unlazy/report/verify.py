@@ -116,7 +116,7 @@ def print_checks(found: Sequence[Checked], as_json: bool) -> None:
         return
     odd = [one for one in found if one.state != OK]
     if odd:
-        print_table(["file", "is", "why"], [[one.file, one.state, one.why] for one in odd])
+        print_table(["file", "is", "why"], [[one.file, one.state, one.why] for one in odd], least=3)
     print(". ".join(_sentences(found)) + ".")
 
 
