@@ -14,6 +14,7 @@ from unlazy._files import cache, reason, writable
 
 VARIABLE = "UNLAZY_COMPILE_CACHE"
 SIZE = "UNLAZY_COMPILE_CACHE_MIB"
+GARBAGE = 10_000  # new objects between two searches for garbage: tracing makes many, and searches took 7 % of a sweep
 _MIB = 1024  # the most that is stored, unless the variable says otherwise
 _LEFT = 0.8  # how much of that is left after old entries were deleted
 _used: set[str] = set()

@@ -7,6 +7,7 @@ therefore take turns here (`jax.custom_batching.sequential_vmap`); that costs no
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ def one_lapack_thread() -> Iterator[None]:
                 last.restore_original_limits()
 
 
+@functools.partial(jax.jit, static_argnames="axis")  # traced once for each shape: most probes and flows call it
 def scaled(values: Float[Array, "..."], axis: int | None = None) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     """Divide values by the power of two that brings the largest near 1, so that squares neither vanish nor overflow.
 

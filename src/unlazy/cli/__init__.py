@@ -1,12 +1,14 @@
 """The command line. Heavy libraries are imported inside the commands, so that help is printed at once."""
 
 import contextlib
+import gc
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 import cyclopts
 
+from unlazy._compilation import GARBAGE
 from unlazy._errors import UserError, first_line
 from unlazy._signals import exit_status
 from unlazy.cli import (  # noqa: F401  modules that add commands
@@ -24,6 +26,7 @@ __all__ = ["main"]
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command. Bad input ends with one sentence and exit status 2; --debug gives a traceback."""
+    gc.set_threshold(GARBAGE)
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.ndimage import zoom
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
@@ -186,6 +185,8 @@ def digits(
     checks.count("side", side, 8)
     images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
     size = (1, 1, side / 8, side / 8)
+    from scipy.ndimage import zoom
+
     images = np.asarray(zoom(images.reshape(-1, 1, 8, 8), size, order=1, mode="nearest", grid_mode=True))
     pool = _of_classes(Labelled(images, labels), classes)
     _enough("digits", "images", len(pool.labels), n + n_test + n_held)

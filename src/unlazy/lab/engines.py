@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from unlazy._compilation import GARBAGE
 from unlazy._signals import check, deferred
 from unlazy.lab.recipe import Recipe
 from unlazy.lab.tasks import Lost, Report, Task, perform, perform_anywhere
@@ -223,6 +225,7 @@ def _cores(workers: int) -> list[set[int]]:
 
 def serve(descriptor: int) -> None:
     """Carry out tasks in a worker process, as they arrive on a connection, until it is closed or a signal arrives."""
+    gc.set_threshold(GARBAGE)
     connection = Connection(descriptor)
 
     def answer(*message: Any) -> None:
