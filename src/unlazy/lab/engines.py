@@ -149,24 +149,13 @@ class Local(Engine):
 
 
 class Member:
-    """One worker process.
-
-    Attributes
-    ----------
-    task
-        The task that it is carrying out, if any.
-    begun
-        Whether it has begun with that task.
-    shapes
-        The shapes of all tasks that it has had.
-    ended
-        Whether the process has closed its side of the connection.
-    """
+    """One worker process."""
 
     def __init__(self, cores: set[int]) -> None:
-        self.task: Task | None = None
-        self.shapes: set[str] = set()
-        self.ended = self.begun = False
+        self.task: Task | None = None  # that it is carrying out
+        self.begun = False  # whether it has begun with that task
+        self.shapes: set[str] = set()  # of all tasks that it has had
+        self.ended = False  # whether the process has closed its side of the connection
         self.connection, other = Pipe()
         # Cores are assigned before any library counts them, and an interruption before there is any work just ends it.
         start = "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "

@@ -45,43 +45,21 @@ _ENOUGH = 0.05  # seconds of timing
 
 
 class Row(NamedTuple):
-    """One run of a dry run.
-
-    Attributes
-    ----------
-    point
-        The point of the sweep.
-    state
-        ``"stored"``, ``"in part"`` (some seeds, times or probes are missing) or ``"new"``.
-    seconds, memory
-        The estimated time in seconds and memory in bytes; zero for a stored run, None if they cannot be estimated.
-    """
+    """One run of a dry run; time and memory are estimates: zero for a stored run, None where there is none."""
 
     point: Point
-    state: str
+    state: str  # "stored", "in part" (some seeds, times or probes are missing) or "new"
     seconds: float | None
-    memory: float | None
+    memory: float | None  # bytes
 
 
 class Preview(NamedTuple):
-    """What a sweep would do.
-
-    Attributes
-    ----------
-    rows
-        The runs.
-    basis
-        What the estimates rest on, in sentences.
-    compiling
-        Estimated seconds for compiling all shapes once.
-    process
-        Memory in bytes that a process takes besides: that of this one, with all libraries loaded.
-    """
+    """What a sweep would do."""
 
     rows: list[Row]
-    basis: list[str]
-    compiling: float
-    process: float
+    basis: list[str]  # what the estimates rest on, in sentences
+    compiling: float  # estimated seconds for compiling all shapes once
+    process: float  # bytes that a process takes besides: those of this one, with all libraries loaded
 
     def count(self, state: str) -> int:
         """Return the number of runs that are ``"stored"``, ``"in part"`` or ``"new"``."""

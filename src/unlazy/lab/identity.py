@@ -48,27 +48,13 @@ _SESSION = secrets.token_hex(8)  # stands for what cannot be recognised in anoth
 
 
 class Identity(NamedTuple):
-    """How a recipe's results are found in the store.
+    """How a recipe's results are found in the store."""
 
-    Attributes
-    ----------
-    trajectories
-        The digest of each seed's trajectory.
-    probes
-        The probes by label.
-    digests
-        The digest of each probe by label; a probe observed only at the end has that of the probe itself.
-    times
-        The times to observe.
-    view
-        The digest of all of it together.
-    """
-
-    trajectories: dict[int, str]
-    probes: dict[str, Observe]
-    digests: dict[str, str]
+    trajectories: dict[int, str]  # the digest of each seed's trajectory
+    probes: dict[str, Observe]  # by label
+    digests: dict[str, str]  # of the probes, by label; a probe observed only at the end has that of the probe itself
     times: np.ndarray
-    view: str
+    view: str  # the digest of all of it together
 
 
 def identify(recipe: Recipe) -> Identity:

@@ -116,24 +116,12 @@ def _fitting(network: Network, data: Dataset, call: str) -> Dataset:
 
 
 class Measured(NamedTuple):
-    """What was measured at each width.
+    """What was measured at each width."""
 
-    Attributes
-    ----------
-    rows
-        The measurements of each width that was finished.
-    model
-        The name of the model.
-    flow
-        The flow that trained it at the first width.
-    interrupted
-        What to tell the user about an interruption; empty if there was none.
-    """
-
-    rows: list[Any]
-    model: str
-    flow: Flow
-    interrupted: str
+    rows: list[Any]  # of each width that was finished
+    model: str  # its name
+    flow: Flow  # at the first width
+    interrupted: str  # what to tell the user about an interruption; empty if there was none
 
 
 def over_widths(
