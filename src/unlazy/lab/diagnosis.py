@@ -23,6 +23,7 @@ import numpy as np
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
+from unlazy._slopes import fit_slope
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import DataLike, Dataset, as_dataset
@@ -30,7 +31,6 @@ from unlazy.flows import Flow, Trajectory
 from unlazy.flows.trajectory import flat
 from unlazy.lab.answers import Diagnosis, judged, judged_once
 from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, rms, train
-from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Squared
 from unlazy.networks import Network, TangentModel, layers_on, split_trained, wrap
 from unlazy.probes import KernelMatrix, LayerSizes, Observation, TrainLoss, layers_of, near_pairs, training_kernel

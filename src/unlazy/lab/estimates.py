@@ -12,7 +12,6 @@ import functools
 import json
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -28,6 +27,7 @@ from unlazy.lab.identity import identify
 from unlazy.lab.models import rate_of
 from unlazy.lab.recipe import Recipe, draw_data, parse
 from unlazy.lab.sections import build
+from unlazy.lab.stored import newest
 from unlazy.lab.sweep import Point
 from unlazy.lab.tasks import without_numbers
 from unlazy.lab.work import plan
@@ -170,8 +170,7 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, Known], f
     found: dict[str, list[Known]] = {}
     counts: list[float] = []
     kinds = {json.dumps(one.flow, default=str).partition(",")[0] for one in needed.values()}
-    newest = sorted(lab.store.folder.glob("*.nc"), key=_changed, reverse=True)[:_MOST_FILES] if needed else []
-    for path in newest:
+    for path in newest(lab.store.folder, _MOST_FILES) if needed else ():
         with contextlib.suppress(OSError, KeyError, ValueError, TypeError, RuntimeError):
             stored = read_attributes(path, ("recipe", "seconds", "evaluations"))
             text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
@@ -183,12 +182,6 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, Known], f
                 counts.append(count)
     usual = {shape: sorted(some)[len(some) // 2] for shape, some in found.items()}
     return usual, float(np.median(counts or [_GUESS]))
-
-
-def _changed(path: Path) -> float:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
 
 
 def _costs(shapes: Mapping[str, Recipe]) -> dict[str, Cost]:

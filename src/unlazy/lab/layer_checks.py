@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.lab.slopes import HALFWAY, Slope
+from unlazy._slopes import HALFWAY, Slope
 from unlazy.theory import abc
 
 FORWARD, UPDATE, DECAY = "forward", "update", "decay"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ Flows = Flow | Callable[[int], Flow] | None
 
 STEPS = 300  # of descent, where no horizon is given
 HORIZON = 100.0  # of other flows
+_OF_FUNCTION = ("__code__", "__closure__", "__defaults__", "__kwdefaults__")
 
 
 def checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
@@ -138,23 +141,16 @@ def over_widths(
 ) -> Measured:
     """Make and measure the models of each width; Ctrl-C ends it after the widths that are finished.
 
-    Parameters
-    ----------
-    measure
-        Function of the models of one width, their flow, the data in their precision and a listener to progress; it
-        returns plain numbers, lists and dictionaries.
-    make, data, widths, flow, seeds, key, progress
-        As in `diagnose_widths`.
-    saved
-        File in which the measurements of finished widths are kept until all are finished. A later call takes from it
-        what was measured with the same function (the source of its package included), parameters, flow and data.
-    *settings
-        Whatever else the measurements depend on.
+    ``measure`` takes the models of one width, their flow, the data in their precision and a listener to progress; it
+    returns plain numbers, lists and dictionaries. The next arguments are those of `diagnose_widths`. From the file
+    ``saved`` a later call takes what was measured with the same function (the source of its package included),
+    parameters, flow, data, and ``settings``, which are whatever else the measurements depend on.
     """
     path, known, marks = None if saved is None else Path(saved), {}, []
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = _read(path)
+        with contextlib.suppress(OSError, ValueError):  # missing or damaged: nothing is known
+            known, _ = read_sealed(path)
     rows, name, first = [], "", None
     with bar(progress, "width ") as report:
         for place, width in enumerate(widths):
@@ -191,14 +187,6 @@ def _interrupted(widths: Sequence[int], place: int, path: Path | None) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return the saved measurements; a file that is missing or damaged holds none."""
-    try:
-        return read_sealed(path)[0]
-    except (OSError, ValueError):
-        return {}
-
-
 def _mark(make: Make, networks: list[Network], flow: Flow, data: Dataset, settings: tuple[Any, ...]) -> str:
     """Return a digest of everything that the measurements at one width depend on."""
     described = Description()
@@ -228,28 +216,17 @@ def _same(one: Any, other: Any, depth: int = 8) -> bool:
         return True
     if type(one) is not type(other) or not depth:
         return False
-    if isinstance(one, types.FunctionType):
-        cells = [[cell.cell_contents for cell in function.__closure__ or ()] for function in (one, other)]
-        rest = [(function.__defaults__, function.__kwdefaults__) for function in (one, other)]
-        return (
-            one.__code__ is other.__code__
-            and _same(cells[0], cells[1], depth - 1)
-            and _same(rest[0], rest[1], depth - 1)
-        )
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(_same(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+    if isinstance(one, types.CellType):
+        return _same(one.cell_contents, other.cell_contents, depth)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[name], other[name], depth - 1) for name in one)
-    if isinstance(one, jax.Array | np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if hasattr(one, "__dataclass_fields__") and not isinstance(one, eqx.Module):
-        return all(_same(getattr(one, name), getattr(other, name), depth - 1) for name in one.__dataclass_fields__)
-    return bool(jax.tree.structure(one) == jax.tree.structure(other)) and _equal(one, other)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.array_equal(a, b) if eqx.is_array(a) else bool(a == b) for a, b in leaves)
+    if isinstance(one, types.FunctionType):
+        one, other = ([getattr(function, name) for name in _OF_FUNCTION] for function in (one, other))
+    elif dataclasses.is_dataclass(one) and not isinstance(one, eqx.Module):
+        one, other = ([getattr(each, part.name) for part in dataclasses.fields(each)] for each in (one, other))
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(_same(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+    return bool(eqx.tree_equal(one, other))
 
 
 def train(

@@ -291,7 +291,6 @@ class PhaseDiagram(Saved):
         return [self.phase.x, self.phase.y, self.phase.measure.quantity, "region"], rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
         phase, measure = self.phase, self.phase.measure
         points = [
             {"place": list(place), "value": finite_or_none(one.value), "region": one.region}

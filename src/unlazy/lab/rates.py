@@ -12,13 +12,13 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError, short
 from unlazy._plain import finite_or_none
+from unlazy._slopes import Slope, fit_slope
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Descent
 from unlazy.lab.answers import Saved
 from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
-from unlazy.lab.slopes import Slope, fit_slope
 from unlazy.networks import Network, with_fields
 from unlazy.probes import TrainLoss
 
@@ -111,7 +111,6 @@ class RateTransfer(Saved):
         return fit(figure)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
         losses = [[list(map(finite_or_none, one)) for one in row] for row in self.losses]
         answer = {"kind": "rate transfer", "answer": self.verdict, "reason": self.reason, "settings": self.settings}
         measured = {"rates": list(self.rates), "widths": list(self.widths), "losses": losses, "best": self.best.plain()}

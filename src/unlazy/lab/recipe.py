@@ -28,7 +28,6 @@ from unlazy.flows import Flow, Observe, OnlyAtEnd
 from unlazy.lab.sections import Section, build, explain, split
 from unlazy.networks import Network
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
 _LARGEST = 2**20  # bytes of a recipe
 _MOST_TIMES = 1_000_000
 _MOST_SEEDS = 10_000

@@ -134,6 +134,18 @@ def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
                 yield path, run
 
 
+def newest(folder: Path, most: int) -> list[Path]:
+    """Return the stored runs of a folder that were written last, the newest first."""
+
+    def age(path: Path) -> float:
+        try:
+            return -path.stat().st_mtime
+        except OSError:  # it has just been replaced
+            return math.inf
+
+    return sorted(folder.glob("*.nc"), key=age)[:most]
+
+
 def statuses(run: xr.Dataset) -> list[str]:
     """Return the status with which each seed of a stored run ended."""
     return [str(one) for one in np.atleast_1d(run.attrs.get("status", [])).tolist()]
