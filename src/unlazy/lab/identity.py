@@ -173,7 +173,10 @@ class Description:
         if isinstance(value, Mapping):
             return {str(name): self.value(one) for name, one in value.items()}
         if isinstance(value, Path):
-            return _file(value)
+            try:
+                return {"file": sha256(value)}
+            except OSError:
+                return {"missing file": str(value)}  # reading it will raise
         if isinstance(value, np.ndarray | jax.Array):
             values = plain_leaf(value)
             number = values.ndim == 0 and values.dtype.kind in "iuf"
@@ -248,13 +251,6 @@ def _files(section: Section, options: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and str(Path(value).expanduser()) in found
     }
     return named | ({"files": sorted(found.values())} if found else {})
-
-
-def _file(path: Path) -> Any:
-    try:
-        return {"file": sha256(path)}
-    except OSError:
-        return {"missing file": str(path)}  # reading it will raise
 
 
 def _source(module: str, member: Any) -> str:

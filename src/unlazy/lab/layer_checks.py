@@ -44,17 +44,10 @@ class LayerCheck:
 
 
 def places_of(theory: abc.Parameterisation, kinds: Mapping[str, Kind]) -> dict[str, int]:
-    """Return for each weight which one of a parameterisation it corresponds to.
+    """Return for each weight, given by its kind, the index of the weight of a parameterisation to which it corresponds.
 
     Weights that are a chain as long as that of the parameterisation correspond to it one by one. Otherwise, as with
     attention, each corresponds to the weight of its kind; hidden weights must then all have the same exponents.
-
-    Parameters
-    ----------
-    theory
-        The parameterisation.
-    kinds
-        The kind of each weight, from the first to the last.
     """
     last = len(theory.a) - 1
     if list(kinds.values()) == ["input", *["hidden"] * (last - 1), "output"]:
@@ -92,17 +85,7 @@ def judge_layer(
 
     With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
     rate; φ ≠ 0 and γ = 0 a wrong initialisation; γ = 2φ (for Adam γ = φ) a wrong forward multiplier, which enters both.
-
-    Parameters
-    ----------
-    measured
-        The fitted powers.
-    predicted
-        The predicted exponents.
-    adam
-        Whether updates do not depend on the size of gradients.
-    below
-        The least and the greatest exponent by which the sizes of earlier layers are off, of which it may inherit any.
+    The sizes of earlier layers are off by exponents between the two in ``below``, any of which this layer may inherit.
     """
     predicted = {name: value for name, value in predicted.items() if name in measured}
     size = measured[FORWARD].exponent

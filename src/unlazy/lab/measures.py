@@ -172,7 +172,8 @@ class Measure(NamedTuple):
 
 def measure_of(given: Mapping[str, Any]) -> Measure:
     """Make the measure that a section ``phase`` describes."""
-    threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
+    threshold, names = given.get("threshold"), given.get("names", ["below", "above"])
+    value, diverged = given.get("value", "last"), given.get("diverged", DIVERGED)
     if threshold is not None and not is_number(threshold):
         raise UserError(f"phase.threshold: expected a number, not {short(threshold)}.")
     if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
@@ -180,7 +181,6 @@ def measure_of(given: Mapping[str, Any]) -> Measure:
             "phase.names: expected a list of two names, of the regions below and above the threshold, not "
             f"{short(names)}."
         )
-    if diverged is not None and not isinstance(diverged, str):
+    if not isinstance(diverged, str):
         raise UserError(f"phase.diverged: expected the name of a region, not {short(diverged)}.")
-    more = {} if diverged is None else {"diverged": diverged}
-    return Measure(given["measure"], given.get("value", "last"), threshold, (names[0], names[1]), **more)
+    return Measure(given["measure"], value, threshold, (names[0], names[1]), diverged)

@@ -119,7 +119,8 @@ class Phase:
             for name in ("measure", "x", "y", "value", "theory"):
                 if not isinstance(given.get(name, ""), str) or (name == "measure" and name not in given):
                     raise UserError(f"phase.{name}: expected a text, not {short(given.get(name))}.")
-            return cls(sweep, measure_of(given), **{name: given[name] for name in _ANSWERED if name in given})
+            options = {name: given[name] for name in ("x", "y", "theory", "coarse") if name in given}
+            return cls(sweep, measure_of(given), **options)
 
     def file_name(self) -> str:
         """Return a name for the file of its result, which differs if what is measured or its grid differs."""
@@ -143,6 +144,11 @@ class Phase:
             return [float(one) for one in self._grids[0] if one > 0]
         found = self.sweep.axes()[field]
         return sorted(found) if all(map(is_number, found)) else found
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of points along x and y."""
+        return len(self.values(self.x)), len(self.values(self.y))
 
     @property
     def line(self) -> Callable[[Any, Any], Any] | None:
@@ -179,9 +185,6 @@ class Phase:
         return found
 
 
-_ANSWERED = ("x", "y", "theory", "coarse")
-
-
 @dataclasses.dataclass(frozen=True)
 class PhaseDiagram(Saved):
     """A map of regions over two fields.
@@ -207,7 +210,7 @@ class PhaseDiagram(Saved):
     @property
     def shape(self) -> tuple[int, int]:
         """The number of points along x and y."""
-        return len(self.phase.values(self.phase.x)), len(self.phase.values(self.phase.y))
+        return self.phase.shape
 
     @property
     def names(self) -> list[str]:
@@ -351,7 +354,6 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     """
     recipes, found, done = phase.recipes(), {}, set()
     times = [phase.values(one) for one in (phase.x, phase.y) if one == TIME]
-    shape = len(phase.values(phase.x)), len(phase.values(phase.y))
 
     def evaluate(places: list[Place]) -> None:
         wanted = dict(recipes[place] for place in places)
@@ -368,5 +370,5 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     path, manifest = phase.sweep.manifest(lab.store)
     lab.store.prepare()
     manifest.write(path)
-    cells = refine(shape, phase.coarse, evaluate, lambda place: found[place].region if place in found else None)
+    cells = refine(phase.shape, phase.coarse, evaluate, lambda place: found[place].region if place in found else None)
     return PhaseDiagram(phase, found, cells, len(done), len({label for label, _ in recipes.values()}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -271,8 +272,7 @@ def _inferred(anchor: str, kind: str, paths: Sequence[Path], contents: Contents)
 def _verdicts(contents: Contents, digests: Sequence[str]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for one in verdicts(contents, dict(zip(digests, digests, strict=True))):
-        counts.setdefault(one["theorem"], {}).setdefault(one["verdict"], 0)
-        counts[one["theorem"]][one["verdict"]] += 1
+        counts.setdefault(one["theorem"], Counter())[one["verdict"]] += 1
     return counts
 
 
