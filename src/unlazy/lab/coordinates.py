@@ -170,13 +170,8 @@ def coordinate_check(
 
     Parameters
     ----------
-    make
-        Function of a width and a random key that returns a model: a `Network`, or anything that `unlazy.wrap` takes. It
-        may also return a pair of a model and the `Descent` that trains it.
-    data
-        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
-    widths
-        At least two widths.
+    make, data, widths, seeds, key, progress, saved
+        As in `diagnose_widths`; a flow that ``make`` returns must be a `Descent`.
     flow
         The `Descent` that trains the model, or a function from the width to it; at the rate 0.1 if omitted.
     steps
@@ -185,8 +180,6 @@ def coordinate_check(
         What to compare with; by default μP (`abc.maximal_update`) for SGD, or for Adam if the flow uses that. It has
         exponents of as many weights as the model, one feeding the next; or those of one input weight, of hidden weights
         that are all alike, and of one output weight, which then hold for all weights of the model of that kind.
-    seeds, key, progress, saved
-        As in `diagnose_widths`.
     """
     data, widths = as_dataset(data), checked_widths(widths)
     if len(widths) < 2:

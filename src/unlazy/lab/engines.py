@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ _WAIT = 0.2  # seconds after which signals are noticed
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class Engine(abc.ABC):
+class Engine(contextlib.AbstractContextManager):
     """Carries out tasks; as a context manager, it keeps its workers until the end of the block.
 
     Attributes
@@ -52,9 +52,6 @@ class Engine(abc.ABC):
         tasks
             The tasks. Those of one `Task.shape` should go to one worker, which then compiles once.
         """
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -51,7 +51,7 @@ def make_models(
         raise UserError(f"seeds = {seeds} is too small: choose at least 2, so that the spread over seeds is known.")
     data.check()
     _check_call(make)
-    models: list[Network] = []
+    models, call = [], f"make({width}, key)"
     for seed in range(seeds):
         one = jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width)
         try:
@@ -60,11 +60,14 @@ def make_models(
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise UserError(f"make({width}, key) failed ({said}): call it alone to see where.") from error
+            raise UserError(f"{call} failed ({said}): call it alone to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
-        models.append(_network(made, f"make({width}, key)"))
-    data = _fitting(models[0], data, f"make({width}, key)")
+        models.append(_network(made, call))
+    precisions = {leaf.dtype for leaf in jax.tree.leaves(split_trained(models[0])[0])}
+    data = data.astype(precisions.pop()) if len(precisions) == 1 else data
+    if not np.isfinite(np.asarray(models[0](data.x))).all():
+        raise UserError(f"The model that {call} returned has outputs that are NaN or infinite before training.")
     chosen = Descent(rate=0.1) if flow is None else flow if isinstance(flow, Flow) else flow(width)
     if not isinstance(chosen, Flow):
         raise UserError(f"flow is {short(chosen)}, not a flow: give one such as unlazy.Descent(rate=0.1).")
@@ -86,13 +89,18 @@ def _check_call(make: Make) -> None:
         ) from None
 
 
+def wrapped(model: Any, what: str) -> Network:
+    """Return a network, or wrap another model as one; ``what`` names it in an error message."""
+    try:
+        return model if isinstance(model, Network) else wrap(model)
+    except UserError as error:
+        raise UserError(f"{what} cannot be diagnosed. {error}") from None
+
+
 def _network(made: Any, call: str) -> Network:
     if made is None:
         raise UserError(f"{call} returned nothing: end the function by `return model`.")
-    try:
-        network = made if isinstance(made, Network) else wrap(made)
-    except UserError as error:
-        raise UserError(f"What {call} returned cannot be diagnosed. {error}") from None
+    network = wrapped(made, f"What {call} returned")
     if not network.traceable:
         raise UserError(
             f"{call} returned a PyTorch module, which is trained in a loop of your own: "
@@ -104,15 +112,6 @@ def _network(made: Any, call: str) -> Network:
     if not all(np.isfinite(leaf).all() for leaf in leaves):
         raise UserError(f"{call} returned a model with parameters that are NaN or infinite: check how it is made.")
     return network
-
-
-def _fitting(network: Network, data: Dataset, call: str) -> Dataset:
-    """Return the data in the precision of the model; raise an error if its outputs are not finite numbers."""
-    kinds = {leaf.dtype for leaf in jax.tree.leaves(split_trained(network)[0])}
-    data = data.astype(kinds.pop()) if len(kinds) == 1 else data
-    if not np.isfinite(np.asarray(network(data.x))).all():
-        raise UserError(f"The model that {call} returned has outputs that are NaN or infinite before training.")
-    return data
 
 
 # ---------------------------------------------------------------- one width after another

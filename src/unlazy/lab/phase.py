@@ -36,7 +36,7 @@ _SECTION = ("x", "y", "measure", "value", "threshold", "names", "diverged", "the
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """The question that a phase diagram answers.
+    """What a phase diagram shows: a quantity of runs over two fields of a recipe.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class PhaseDiagram(Saved):
     Attributes
     ----------
     phase
-        The question.
+        What was computed.
     found
         What was found at the computed points, by place.
     cells
@@ -341,7 +341,7 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     Parameters
     ----------
     phase
-        The question.
+        What to compute.
     lab
         The lab, which stores all runs.
     workers

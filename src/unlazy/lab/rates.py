@@ -144,12 +144,8 @@ def rate_transfer(
 
     Parameters
     ----------
-    make
-        As in `coordinate_check`.
-    data
-        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
-    widths
-        At least two widths.
+    make, data, widths, seeds, key, progress, saved
+        As in `diagnose_widths`; a flow that ``make`` returns must be a `Descent`.
     rates
         At least three increasing learning rates, each a constant factor larger than the one before.
     flow
@@ -157,8 +153,6 @@ def rate_transfer(
         ``rates``.
     steps
         Number of steps.
-    seeds, key, progress, saved
-        As in `diagnose_widths`.
     """
     data, widths, found = as_dataset(data), checked_widths(widths), tuple(float(rate) for rate in rates)
     if len(found) < 3 or min(found) <= 0 or list(found) != sorted(set(found)):

@@ -265,10 +265,8 @@ def draw_data(recipe: Recipe, seeds: Sequence[int] | None = None) -> list[Datase
 
     Parameters
     ----------
-    recipe
-        The recipe.
-    seeds
-        Some of its seeds; all if omitted.
+    recipe, seeds
+        As for `instantiate`.
     """
     drawn_for = [recipe.seed if recipe.same_data else seed for seed in (recipe.all_seeds if seeds is None else seeds)]
     with jax.enable_x64(True):  # draws in 32 bits differ, and the result must not depend on the setting of JAX

@@ -231,7 +231,7 @@ class Sweep:
         return {field: list(values.values()) for field, values in found.items()}
 
     def points(self) -> list[Point]:
-        """Return all points; a wrong field or value, or a point that is there twice, raises a `UserError`."""
+        """Return all points; a wrong field or value, or a point that occurs twice, raises a `UserError`."""
         if len(self) > self.limit:
             raise UserError(
                 f"{self.where}: there are {len(self):,} points, more than the limit of {self.limit:,}: "

@@ -61,8 +61,8 @@ class Member:
 def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
     """Complete recipes that probably have one shape, as far as other processes are not computing them.
 
-    Those that cannot share a call with others are run one after another. Returned is, by digest of the recipe, True if
-    its result is stored, False if it is to be tried again later, or an error. A full disk raises a `FullDiskError`.
+    Those that cannot share a call with others are run one after another. Return, by digest of the recipe, True if its
+    result is stored, False if it is to be tried again later, or an error. A full disk raises a `FullDiskError`.
     """
     outcomes: Outcomes = {}
     waiting: list[tuple[Recipe, Identity]] = []
