@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import time
+import timeit
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,7 +120,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
     needed = {shape: point.recipe for point, (_, seeds), shape in zip(points, states, shapes, strict=True) if seeds}
     known, gradients = _stored(lab, needed)
     costs = _costs(needed)
-    rows, guessed, failed = [], False, False
+    rows, guessed = [], False
     for point, (state, seeds), shape in zip(points, states, shapes, strict=True):
         steps, cost = _steps(point.recipe), costs.get(shape)
         memory = None if cost is None else seeds * cost.memory
@@ -131,7 +132,6 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
             guessed |= steps is None
             rows.append(Row(point, state, seeds * cost.seconds * (steps if steps is not None else gradients), memory))
         else:
-            failed = True
             rows.append(Row(point, state, None, None))
     basis = []
     if known:
@@ -140,7 +140,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
         basis.append("Times come from gradients on zeros and the number of gradients, memory from compiled gradients.")
     if guessed:
         basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
-    if failed:
+    if any(row.seconds is None for row in rows):
         basis.append("Some networks cannot be estimated.")
     compiling = sum(one.compiling for one in costs.values())
     return Preview(rows, basis, compiling, float(psutil.Process().memory_info().rss))
@@ -250,22 +250,16 @@ def _measured(network: Any, x: Any, size: float) -> Cost:
         begun = time.perf_counter()
         compiled = jax.jit(steps).lower(jax.ShapeDtypeStruct((), jnp.int32), trained, arrays, x).compile()
         compiling, analysis = time.perf_counter() - begun, compiled.memory_analysis()
-        memory = float(
-            analysis.argument_size_in_bytes + analysis.output_size_in_bytes + analysis.temp_size_in_bytes
-            if analysis is not None
-            else 0.0
-        )
+        sizes = (getattr(analysis, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp"))
+        memory = float(sum(sizes))  # zero if there is no analysis on this device
         if memory > _LARGE:
             raise MemoryError
         given = jax.tree.map(_zeros, (trained, arrays, x))
 
         def seconds(count: int) -> float:
-            best = np.inf  # the shortest of three, as other work on the machine only makes it longer
-            for _ in range(3):
-                begun = time.perf_counter()
-                jax.block_until_ready(compiled(jnp.int32(count), *given))
-                best = min(best, time.perf_counter() - begun)
-            return float(best)
+            call = functools.partial(compiled, jnp.int32(count), *given)
+            # The shortest of three, as other work on the machine only makes it longer.
+            return min(timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=3))
 
         # Many steps in one call, as in a run: a call of its own for each takes longer than a small gradient.
         count = max(1, min(_MOST_TIMED, int(_ENOUGH / seconds(1))))

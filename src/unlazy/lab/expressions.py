@@ -66,25 +66,15 @@ _LONGEST = 500  # characters
 class Expression:
     """An arithmetic expression: numbers, names with dots, ``+ - * / // % **``, and a few functions.
 
-    Parameters
-    ----------
-    text
-        The expression, such as ``"0.1 / network.width"``. Functions are sqrt, exp, log, log2, log10, sin, cos, tanh,
-        abs, min, max, round, floor and ceil; the last three make whole numbers. Constants are pi and e.
-    where
-        The place of the expression in a file, for error messages.
-
-    Attributes
-    ----------
-    names
-        The names that it uses, in the order in which they appear.
+    Functions are sqrt, exp, log, log2, log10, sin, cos, tanh, abs, min, max, round, floor and ceil; the last three make
+    whole numbers. Constants are pi and e. ``where`` is the place of the expression in a file, for error messages.
     """
 
     def __init__(self, text: str, where: str = "expression") -> None:
         if not isinstance(text, str):
             raise UserError(f"{where}: write the expression as text in quotation marks, not {short(text)}.")
         self.text, self.where = text, where
-        self.names: list[str] = []
+        self.names: list[str] = []  # that it uses, in the order in which they appear
         try:
             if len(text) > _LONGEST:
                 raise ValueError

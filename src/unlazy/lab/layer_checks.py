@@ -97,21 +97,19 @@ def judge_layer(
         if name in measured
     }
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
-    faults, hints = [], []
+    hints: dict[str, str] = {}  # by what is off
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        hints = [f"multiply what it computes, or its inputs, by m^{-phi:.1f}"]
-        faults = ["forward multiplier"]
+        hints["forward multiplier"] = f"multiply what it computes, or its inputs, by m^{-phi:.1f}"
     elif phi:
-        faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
-    if gamma and "forward multiplier" not in faults:
-        faults, hints = [*faults, "learning rate"], [*hints, f"multiply its learning rate by m^{-gamma:.1f}"]
-    if off.get(DECAY):
-        faults.append("weight decay")
-        hints.append(f"multiply its weight decay by m^{-(off[DECAY] or 0):.1f}, as it shrinks at another pace per step")
+        hints["initialisation"] = f"multiply its initial standard deviation by m^{-phi:.1f}"
+    if gamma and "forward multiplier" not in hints:
+        hints["learning rate"] = f"multiply its learning rate by m^{-gamma:.1f}"
+    if decay := off.get(DECAY):
+        hints["weight decay"] = f"multiply its weight decay by m^{-decay:.1f}, as it shrinks at another pace per step"
     decided = all(value is not None for value in off.values())
-    hint = "; ".join(hints) or ("" if decided else "more seeds or larger widths are needed to tell")
+    hint = "; ".join(hints.values()) or ("" if decided else "more seeds or larger widths are needed to tell")
     sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."
-    return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
+    return LayerCheck(measured, predicted, " and ".join(hints), sentence, decided)
 
 
 def deviation(slope: Slope, predicted: float) -> float | None:

@@ -18,6 +18,7 @@ from unlazy._plain import finite_or_none, is_count, is_number
 from unlazy.lab.answers import Saved
 from unlazy.lab.axes import key_of
 from unlazy.lab.expressions import Expression
+from unlazy.lab.manifest import words
 from unlazy.lab.measures import Found, Measure, measure_of
 from unlazy.lab.recipe import Recipe, read_table
 from unlazy.lab.refinement import Cell, Place, refine
@@ -67,6 +68,8 @@ class Phase:
             if one not in (*fields, TIME):
                 known = [*fields, TIME]
                 raise UserError(f"phase.{name}: the sweep has no field '{one}'. {suggest(one, known)}")
+            if len(self.values(one)) < 2:
+                raise UserError(f"phase.{name}: '{one}' has only one value: a map needs at least 2.")
         if x == y:
             raise UserError(f"phase: both axes are '{x}': sweep over a second field, or take the time as y.")
         if more := [one for one in fields if one not in (x, y)]:
@@ -77,9 +80,6 @@ class Phase:
             raise UserError(f"phase.coarse: expected a whole number of at least 2, not {short(self.coarse)}.")
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
-        for name, one in (("x", x), ("y", y)):
-            if len(self.values(one)) < 2:
-                raise UserError(f"phase.{name}: '{one}' has only one value: a map needs at least 2.")
         self.measure.check(self.sweep.table_of(self.sweep.points()[0].fields)[0])
         if TIME in (x, y) and any(not np.array_equal(one, self._grids[0]) for one in self._grids):
             raise UserError("phase: all runs must be observed at the same times, if time is an axis.")
@@ -290,7 +290,7 @@ class PhaseDiagram(Saved):
         rows = []
         for (i, j), one in sorted(self.found.items()):
             value = f"{one.value:.4g}" if np.isfinite(one.value) else ""
-            rows.append((_shown(xs[i]), _shown(ys[j]), value, one.region))
+            rows.append((words(xs[i]), words(ys[j]), value, one.region))
         return [self.phase.x, self.phase.y, self.phase.measure.quantity, "region"], rows
 
     def to_dict(self) -> dict[str, Any]:
@@ -329,10 +329,6 @@ class PhaseDiagram(Saved):
 
     def __repr__(self) -> str:
         return f"PhaseDiagram({self.phase.x} x {self.phase.y}: {', '.join(self.names)}; {self.summary()})"
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:

@@ -88,7 +88,6 @@ class RateTransfer(Saved):
         from unlazy.figures.style import seed_names
 
         figure, (axes,) = canvas()
-        diverged = False
         for index, (width, row) in enumerate(zip(self.widths, self.losses, strict=True)):
             colour, middle = ORDERED[index % len(ORDERED)], _medians(row)
             shown = np.where(np.isfinite(middle), middle, np.nan)
@@ -99,11 +98,10 @@ class RateTransfer(Saved):
                 failed = np.asarray(self.rates)[~np.isfinite(middle)]
                 place = {"transform": axes.get_xaxis_transform(), "color": colour}
                 axes.plot(failed, np.full(failed.size, 0.97 - 0.04 * index), "x", label=f"_{width}, diverged", **place)
-                diverged = True
             least = int(np.argmin(middle))
             axes.plot(self.rates[least], middle[least], "*", color=colour, markersize=13, label=f"_best at {width}")
         axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
-        if diverged:
+        if not np.isfinite(_medians(self.losses)).all():
             axes.plot([], [], "kx", label="diverged")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hides no dots
         power = "" if np.isnan(self.best.exponent) else f" (best $\\propto m^{{{self.best.exponent:.2f}}}$)"

@@ -84,12 +84,8 @@ class Lab:
 
         Parameters
         ----------
-        recipe
-            The recipe.
-        share
-            The fraction of it that is done.
-        note
-            What is being done, in a few words.
+        recipe, share, note
+            What the function ``tell`` of the lab is called with.
         """
         check()
         if self._told is not None:
