@@ -219,13 +219,10 @@ def bench(name: str | None = None, /, *, json: AsJson = False) -> int:
     """
     from unlazy.report.terminal import print_benchmarks
 
-    folder = BENCHMARKS
-    if not folder.is_dir():
-        raise UserError(
-            "The benchmarks are not part of the installed package: install unlazy from a clone of the source "
-            "by `pip install -e .`, and call this command again."
-        )
-    known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    if not BENCHMARKS.is_dir():
+        advice = "install unlazy from a clone of the source by `pip install -e .`, and call this command again"
+        raise UserError(f"The benchmarks are not part of the installed package: {advice}.")
+    known = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py")) if not path.stem.startswith("_")}
     if name is not None and name not in known:
         raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")
     tables = []

@@ -71,13 +71,11 @@ def diagnose(*given: Any, **options: Any) -> Diagnosis:
     **options
         The options of `diagnose_widths`.
     """
-    if len(given) == 3 and (isinstance(given[2], Dataset | Mapping) or _has_arrays(given[2])):
+    third = given[2] if len(given) == 3 else None
+    arrays = isinstance(third, tuple) and any(map(np.ndim, third))  # in contrast to widths
+    if arrays or isinstance(third, Dataset | Mapping):
         return diagnose_checkpoints(*given, **options)
     return diagnose_widths(*given, **options)
-
-
-def _has_arrays(value: Any) -> bool:
-    return isinstance(value, tuple) and any(np.ndim(part) for part in value)  # in contrast to widths
 
 
 @checked
@@ -234,10 +232,8 @@ def diagnose_checkpoints(before: Any, after: Any, data: DataLike) -> Diagnosis:
     """
     data = as_dataset(data)
     if before is after and not isinstance(before, Network | eqx.Module):
-        raise UserError(
-            "before and after are the same object: if training changes it in place, give unlazy.wrap(model) made "
-            "before training, which does not change, as the first."
-        )
+        advice = "give unlazy.wrap(model) made before training, which does not change, as the first"
+        raise UserError(f"before and after are the same object: if training changes it in place, {advice}.")
     before, after = (wrapped(one, name) for one, name in ((before, "before"), (after, "after")))
     (first, structure), (last, _) = (jax.tree.flatten(split_trained(one)[0]) for one in (before, after))
     if [leaf.shape for leaf in first] != [leaf.shape for leaf in last]:

@@ -132,10 +132,8 @@ class Measure(NamedTuple):
         if found.dims == ("seed",):
             return found.values[:, None]
         if found.dims != ("seed", "time"):
-            raise UserError(
-                f"phase.measure: '{self.quantity}' has several numbers at each time: choose another quantity, or write "
-                "a function of your own as 'package.module:function'."
-            )
+            advice = "choose another quantity, or write a function of your own as 'package.module:function'"
+            raise UserError(f"phase.measure: '{self.quantity}' has several numbers at each time: {advice}.")
         return found.values
 
     def _judged(self, each: np.ndarray, ended: np.ndarray) -> Found:
@@ -177,10 +175,8 @@ def measure_of(given: Mapping[str, Any]) -> Measure:
     if threshold is not None and not is_number(threshold):
         raise UserError(f"phase.threshold: expected a number, not {short(threshold)}.")
     if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
-        raise UserError(
-            "phase.names: expected a list of two names, of the regions below and above the threshold, not "
-            f"{short(names)}."
-        )
+        wanted = "a list of two names, of the regions below and above the threshold"
+        raise UserError(f"phase.names: expected {wanted}, not {short(names)}.")
     if not isinstance(diverged, str):
         raise UserError(f"phase.diverged: expected the name of a region, not {short(diverged)}.")
     return Measure(given["measure"], value, threshold, (names[0], names[1]), diverged)

@@ -102,10 +102,8 @@ def _network(made: Any, call: str) -> Network:
         raise UserError(f"{call} returned nothing: end the function by `return model`.")
     network = wrapped(made, f"What {call} returned")
     if not network.traceable:
-        raise UserError(
-            f"{call} returned a PyTorch module, which is trained in a loop of your own: "
-            "compare it before and after with diagnose(before, after, data)."
-        )
+        advice = "compare it before and after with diagnose(before, after, data)"
+        raise UserError(f"{call} returned a PyTorch module, which is trained in a loop of your own: {advice}.")
     leaves = jax.tree.leaves(split_trained(network)[0])
     if not sum(leaf.size for leaf in leaves):
         raise UserError(f"{call} returned a model without trained parameters: there is nothing to diagnose.")

@@ -68,8 +68,6 @@ class Phase:
             if one not in (*fields, TIME):
                 known = [*fields, TIME]
                 raise UserError(f"phase.{name}: the sweep has no field '{one}'. {suggest(one, known)}")
-            if len(self.values(one)) < 2:
-                raise UserError(f"phase.{name}: '{one}' has only one value: a map needs at least 2.")
         if x == y:
             raise UserError(f"phase: both axes are '{x}': sweep over a second field, or take the time as y.")
         if more := [one for one in fields if one not in (x, y)]:
@@ -80,6 +78,9 @@ class Phase:
             raise UserError(f"phase.coarse: expected a whole number of at least 2, not {short(self.coarse)}.")
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "y", y)
+        for name, one in (("x", x), ("y", y)):
+            if len(self.values(one)) < 2:
+                raise UserError(f"phase.{name}: '{one}' has only one value: a map needs at least 2.")
         self.measure.check(self.sweep.table_of(self.sweep.points()[0].fields)[0])
         if TIME in (x, y) and any(not np.array_equal(one, self._grids[0]) for one in self._grids):
             raise UserError("phase: all runs must be observed at the same times, if time is an axis.")

@@ -223,10 +223,8 @@ def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experimen
         Some of its seeds; all if omitted.
     """
     if recipe.dtype == "float64" and not jax.config.read("jax_enable_x64"):
-        raise UserError(
-            "This recipe asks for float64, but JAX is set to 32 bits: "
-            'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32".'
-        )
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32"'
+        raise UserError(f"This recipe asks for float64, but JAX is set to 32 bits: {advice}.")
     seeds = recipe.all_seeds if seeds is None else seeds
     flow, probes = build(recipe.flow, "flow", "flow"), build_probes(recipe)
     data, networks, keys = draw_data(recipe, seeds), [], []

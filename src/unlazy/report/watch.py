@@ -182,10 +182,8 @@ def serve(folder: Path, host: str, port: int, remote: bool, ready: Callable[[str
 def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bool = False) -> ThreadingHTTPServer:
     """Make a server that is bound but does not serve yet; port 0 is any free port."""
     if not remote and not _loopback(host):
-        raise UserError(
-            f"'{host}' can be reached from other machines, which could then see your runs: omit "
-            "--host, or add --remote to allow it."
-        )
+        advice = "omit --host, or add --remote to allow it"
+        raise UserError(f"'{host}' can be reached from other machines, which could then see your runs: {advice}.")
     jobs(folder)  # raises an error now if there is no such folder
     handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
