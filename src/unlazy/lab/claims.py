@@ -119,11 +119,7 @@ def _take_over(path: Path, note: bytes) -> bool:
     except OSError:
         return False
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:  # where files cannot be locked, two processes may take over and compute the same
-            if isinstance(error, BlockingIOError):
-                return False
+        _lock(descriptor)
         if os.stat(right).st_ino != os.fstat(descriptor).st_ino:
             return False
         same = path.read_bytes() == old
@@ -135,6 +131,16 @@ def _take_over(path: Path, note: bytes) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, and raise BlockingIOError if another process has; nothing happens where files cannot be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:  # then two processes may take over a claim at the same moment, and both compute the same
+        pass
 
 
 def this_process() -> dict[str, Any]:

@@ -192,9 +192,8 @@ def coordinate_check(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> Any:
         if not isinstance(chosen, Descent):
-            raise UserError(
-                f"A coordinate check counts the steps of Descent, not of {type(chosen).__name__}: give a Descent."
-            )
+            kind = type(chosen).__name__
+            raise UserError(f"A coordinate check counts the steps of Descent, not of {kind}: give a Descent.")
         return _measure(networks, samples, chosen, steps, by_adam(chosen), part)
 
     rows, _, chosen, interrupted = over_widths(

@@ -81,13 +81,11 @@ class Measure(NamedTuple):
             if not callable(load(self.quantity)):
                 raise UserError(f"phase.measure: '{self.quantity}' is not a function.")
         elif self.quantity not in (DIAGNOSIS, DIVERGED):
-            names = probe_names(table)
-            if self.quantity.partition(".")[0] not in names:
-                known = [*names, DIAGNOSIS, DIVERGED]
-                raise UserError(
-                    f"phase.measure: no probe of the recipe is called '{self.quantity.partition('.')[0]}'. "
-                    f"{suggest(self.quantity, known)} A function of your own is written as 'package.module:function'."
-                )
+            name, names = self.quantity.partition(".")[0], probe_names(table)
+            if name not in names:
+                near = suggest(self.quantity, [*names, DIAGNOSIS, DIVERGED])
+                how = "A function of your own is written as 'package.module:function'."
+                raise UserError(f"phase.measure: no probe of the recipe is called '{name}'. {near} {how}")
 
     def regions(self, seen: Sequence[str]) -> list[str]:
         """Return the names of all regions in their order, given those that were found."""
@@ -111,9 +109,8 @@ class Measure(NamedTuple):
     def over_time(self, run: xr.Dataset, times: Sequence[float]) -> list[Found]:
         """Measure a run at all times; from where a seed stopped on, it counts as diverged."""
         if self.quantity == DIAGNOSIS or ":" in self.quantity or self.quantity == DIVERGED:
-            raise UserError(
-                f"phase.measure: '{self.quantity}' is not known at every time: choose a quantity of a probe."
-            )
+            advice = "choose a quantity of a probe"
+            raise UserError(f"phase.measure: '{self.quantity}' is not known at every time: {advice}.")
         values, reached = self._values(run), run["time"].values
         found = []
         for time in times:

@@ -84,9 +84,8 @@ def _check_call(make: Make) -> None:
         signature.bind(64, jax.random.key(0))
     except TypeError as error:
         name = getattr(make, "__name__", type(make).__name__)
-        raise UserError(
-            f"{name}{signature} cannot be called as make(width, key) ({error}): give a function of a width and a key."
-        ) from None
+        what = f"{name}{signature} cannot be called as make(width, key) ({error})"
+        raise UserError(f"{what}: give a function of a width and a key.") from None
 
 
 def wrapped(model: Any, what: str) -> Network:

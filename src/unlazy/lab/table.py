@@ -52,9 +52,8 @@ def table(
         head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
         read.append((head, _settings(run), _ends(run, each_seed)))
     if not read:
-        raise UserError(
-            f"None of {len(paths)} files could be read as a stored run: give files (.nc) of a folder of results."
-        )
+        advice = "give files (.nc) of a folder of results"
+        raise UserError(f"None of {len(paths)} files could be read as a stored run: {advice}.")
     names = list(dict.fromkeys(name for _, settings, _ in read for name in settings))
     if differing:
         names = [name for name in names if len({repr(settings.get(name)) for _, settings, _ in read}) > 1]
