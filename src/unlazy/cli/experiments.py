@@ -20,7 +20,7 @@ def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: 
     """Run one quick panel of each paper, and write a report.
 
     A panel is a figure of a paper, together with the claims that the paper makes about it. Each is drawn at a small
-    size, and its claims are checked on the results; `unlazy reproduce` runs single panels, also at the size of the
+    size, and its claims are checked on the results; `unlazy reproduce` runs individual panels, also at the size of the
     paper. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
     The exit status is 0 even if a claim does not hold.
 

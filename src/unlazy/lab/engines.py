@@ -1,4 +1,4 @@
-"""Engines: what carries out tasks. In this process, in worker processes on this machine, or whatever you write.
+"""Engines carry out tasks: in this process, in worker processes on this machine, or in any way that you implement.
 
 An engine of your own derives from `Engine`, hands ``task.json()`` to `perform` wherever it likes, and yields each task
 with the `Report` that comes back, or with `Lost` if nothing does; docs/clusters.md has an example.

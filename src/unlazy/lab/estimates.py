@@ -1,8 +1,9 @@
 """Dry runs: what of a sweep is stored, and about how much time and memory the rest takes.
 
-One gradient of the network is compiled and timed on zeros for each shape, that is, for recipes that differ in seeds and
-numbers with a decimal point only. If there are too many shapes for that, it is scaled by the number of parameters times
-the number of samples, or taken from the others. If there are stored runs of the same shape, times come from these.
+One gradient of the network is compiled and timed on zeros for each shape, that is, for recipes that differ only in
+seeds and in numbers with a decimal point. If there are too many shapes for that, it is scaled by the number of
+parameters times the number of samples, or taken from the others. If there are stored runs of the same shape, times come
+from these.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def _costs(shapes: Mapping[str, Recipe]) -> dict[str, Cost]:
     """Return the cost of a gradient for each shape."""
     abstract: dict[str, tuple[Any, Any, float]] = {}
     rest = list(shapes)  # those for which there is no time
-    begun = time.process_time()  # other work on the machine must not make the estimate poorer
+    begun = time.process_time()  # other work on the machine must not make the estimate worse
     while rest and (len(rest) == len(shapes) or time.process_time() - begun < 2 * _BUDGET):
         shape = rest.pop(0)
         with contextlib.suppress(Exception):  # of a user's own network, say one that computes with NumPy

@@ -50,7 +50,7 @@ def gather(
         one number for each neuron, is padded with NaN where runs have different sizes.
     grid
         Whether each swept field is a dimension. By default it is if the sweep has a run for every combination of
-        values. Otherwise (lists that advance together, random draws, single points) there is one dimension ``point``.
+        values. Otherwise (zipped lists, random draws, individual points) there is one dimension ``point``.
 
     Returns
     -------

@@ -105,7 +105,7 @@ def judge_layer(
     if gamma and "forward multiplier" not in hints:
         hints["learning rate"] = f"multiply its learning rate by m^{-gamma:.1f}"
     if decay := off.get(DECAY):
-        hints["weight decay"] = f"multiply its weight decay by m^{-decay:.1f}, as it shrinks at another pace per step"
+        hints["weight decay"] = f"multiply its weight decay by m^{-decay:.1f}, as it shrinks at another rate per step"
     decided = all(value is not None for value in off.values())
     hint = "; ".join(hints.values()) or ("" if decided else "more seeds or larger widths are needed to tell")
     sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."

@@ -163,10 +163,10 @@ class Lab:
         Returns
         -------
         Mapping
-            For each label the result of `run`, which is read when it is used. Recipes that differ in seeds and numbers
-            only share compiled calls; their results are those of `run` up to rounding. If recipes fail, the others are
-            run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
-            same call continues.
+            For each label the result of `run`, which is read when it is used. Recipes that differ only in seeds and
+            floating-point numbers share compiled calls; their results are those of `run` up to rounding. If recipes
+            fail, the others are run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops
+            all of them, and the same call continues.
         """
         return schedule.run_all(self, recipes, workers, engine)
 

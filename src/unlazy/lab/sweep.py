@@ -1,7 +1,7 @@
 """Sweeps: a recipe in which some fields take several values; docs/sweeps.md describes the file.
 
-A grid, lists that advance together, random draws and single points are the parts of a sweep, and all parts are combined
-with each other. A field that begins with ``variables.`` is not part of the recipe: derived fields are computed from it.
+A grid, zipped lists, random draws and individual points are the parts of a sweep, and all parts are combined with each
+other. A field that begins with ``variables.`` is not part of the recipe: derived fields are computed from it.
 """
 
 from __future__ import annotations

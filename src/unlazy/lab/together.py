@@ -1,6 +1,6 @@
 """Run recipes of one shape together: one compiled call trains the seeds of all of them.
 
-Recipes can share a call if their networks, data, methods and probes differ in numbers only. Every recipe keeps its own
+Recipes can share a call if their networks, data, methods and probes differ only in numbers. Every recipe keeps its own
 tracks, status, counters and checkpoint, and can be continued alone or among others. A run that shares a call has the
 same bits whichever runs it shares it with; alone, sums may be rounded in another order.
 """

@@ -64,7 +64,7 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     Parameters
     ----------
     paths
-        Folders of results, or single runs (.nc), records (.json) and sweeps (.sweep.json).
+        Folders of results, or individual runs (.nc), records (.json) and sweeps (.sweep.json).
     only
         If given, include only the panels with these keys and scales, and no other runs.
     """

@@ -158,11 +158,12 @@ class Swept:
     @property
     def summary(self) -> str:
         """The size of the sweep in words."""
-        stored, seeds = self.total - int(self.runs.attrs["missing"]), self.runs.sizes["seed"]
+        stored, count = self.total - int(self.runs.attrs["missing"]), self.runs.sizes["seed"]
+        seeds = f"{count} seed{'' if count == 1 else 's'}"
         named = [f"{one.name} ({len(one.values)} values)" for one in self.fields]
         shape = f"{'A grid over' if self.grid else 'Points that differ in'} {', '.join(named)}"
         runs = f"{stored:,} of {self.total:,} runs are stored" if stored < self.total else f"{stored:,} runs"
-        return f"{shape if named else 'One setting'}: {runs}, {seeds} seed{'' if seeds == 1 else 's'} each at most."
+        return f"{shape if named else 'One setting'}: {runs}, each with at most {seeds}."
 
     def data(self, frames: int) -> dict[str, Any]:
         """Return what the page's script draws."""
