@@ -10,11 +10,11 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unlazy._errors import FullDiskError, UserError
+from unlazy._errors import FullDiskError, UserError, suggest
 from unlazy._plain import parse_json, seal
 
 if TYPE_CHECKING:
@@ -183,6 +183,20 @@ def by_field(node: Any, name: str) -> dict[str, Any]:
 def is_part(name: str, probe: str) -> bool:
     """Whether a variable is what a probe observed, or a part of it, as ``kernel.drift`` is of ``kernel``."""
     return name == probe or name.startswith(f"{probe}.")
+
+
+def parts_of(probes: Iterable[str], known: Sequence[str], missing: str) -> list[str]:
+    """Return those of the ``known`` variables that belong to some probes, probe by probe.
+
+    If a probe has none, raise a `UserError` whose sentence begins with ``missing``.
+    """
+    found: dict[str, None] = {}
+    for probe in probes:
+        of_probe = [name for name in known if is_part(name, probe)]
+        if not of_probe:
+            raise UserError(f"{missing} '{probe}'. {suggest(probe, known)}")
+        found |= dict.fromkeys(of_probe)
+    return list(found)
 
 
 def labelled(run: xr.Dataset, probes: Mapping[str, Any] | None = None) -> xr.Dataset:

@@ -13,7 +13,7 @@ import pytest
 
 from unlazy import _compilation, _files
 from unlazy._errors import FullDiskError, Notice, UserError
-from unlazy.cli.engines import array_script, engine
+from unlazy.cli.sweeping import array_script, engine
 from unlazy.lab import (
     BatchSystem,
     Dask,

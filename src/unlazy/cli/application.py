@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import cyclopts
 from rich.console import Console
@@ -20,8 +19,6 @@ from unlazy._signals import deferred
 
 if TYPE_CHECKING:
     from unlazy.lab import Lab
-
-P = ParamSpec("P")
 
 app = cyclopts.App(
     name="unlazy",
@@ -41,18 +38,8 @@ app = cyclopts.App(
 )
 
 OK, CLAIM_FAILED, BAD_CALL, BROKEN = 0, 1, 2, 3
+interruptible = deferred()  # a command so decorated stops on signals between two pieces of work, with its state saved
 screen = Console(stderr=True)  # progress and errors; standard output carries results only
-
-
-def interruptible(command: Callable[P, int]) -> Callable[P, int]:
-    """Make a command stop on Ctrl-C and SIGTERM between two pieces of work, with all that was computed saved."""
-
-    @functools.wraps(command)
-    def wrapped(*given: P.args, **named: P.kwargs) -> int:
-        with deferred():
-            return command(*given, **named)
-
-    return wrapped
 
 
 def begin() -> None:

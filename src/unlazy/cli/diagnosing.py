@@ -76,7 +76,11 @@ def diagnose(
     json
         Print everything that was measured as JSON instead of a table.
     """
-    wanted = _numbers(widths)
+    try:
+        wanted = [int(part) for part in widths.split(",")]
+    except ValueError:
+        advice = "give whole numbers separated by commas, such as 64,128,256,512"
+        raise UserError(f"--widths {widths}: {advice}.") from None
     if until is not None and check != "regime":
         raise UserError(f"--until {until:g} is only for --check regime: leave it out of --check {check}.")
     writable(out / "diagnoses", "The diagnosis", "--out")
@@ -115,10 +119,3 @@ def diagnose(
     if "interrupted" in found.settings:
         raise KeyboardInterrupt(found.settings["interrupted"])
     return OK
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--widths {text}: give whole numbers separated by commas, such as 64,128,256,512.") from None

@@ -20,7 +20,7 @@ def demo(*, out: Runs = Path("runs"), report: Path = Path("report.html"), json: 
     """Run one quick panel of each paper, and write a report.
 
     A panel is a figure of a paper, together with the claims that the paper makes about it. Each is drawn at a small
-    size, and its claims are checked on the results; `unlazy reproduce` runs single panels, also at the size of the
+    size, and its claims are checked on the results; `unlazy reproduce` runs individual panels, also at the size of the
     paper. A panel that cannot be run here, for example because its data are not available, is left out with a notice.
     The exit status is 0 even if a claim does not hold.
 
@@ -219,13 +219,10 @@ def bench(name: str | None = None, /, *, json: AsJson = False) -> int:
     """
     from unlazy.report.terminal import print_benchmarks
 
-    folder = BENCHMARKS
-    if not folder.is_dir():
-        raise UserError(
-            "The benchmarks are not part of the installed package: install unlazy from a clone of the source "
-            "by `pip install -e .`, and call this command again."
-        )
-    known = {path.stem: path for path in sorted(folder.glob("*.py")) if not path.stem.startswith("_")}
+    if not BENCHMARKS.is_dir():
+        advice = "install unlazy from a clone of the source by `pip install -e .`, and call this command again"
+        raise UserError(f"The benchmarks are not part of the installed package: {advice}.")
+    known = {path.stem: path for path in sorted(BENCHMARKS.glob("*.py")) if not path.stem.startswith("_")}
     if name is not None and name not in known:
         raise UserError(f"There is no benchmark called '{name}'. {suggest(name, known)}")
     tables = []

@@ -82,17 +82,13 @@ def _verdicts(out: Path) -> dict[tuple[str, str], str]:
     for path in sorted((out / "panels").glob("*.json")):
         try:
             record = parse_json(read_text(path))
-            held = [_holds(claim) for claim in record["claims"]]
+            # Outcomes are only compared as words here, as listing has to be quick.
+            held = [one["holds"] if "holds" in one else one["judged"]["outcome"] == "holds" for one in record["claims"]]
             found[record["panel"], record["scale"]] = f"{sum(held)} of {len(held)} claims hold"
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = f"'{path}' is not a complete record ({type(error).__name__})"
             skip(UserError(f"{why}: delete it and reproduce the panel again."))
     return found
-
-
-def _holds(claim: dict[str, Any]) -> bool:
-    """Whether a claim of a record holds; the module of outcomes is not imported, as listing has to be quick."""
-    return bool(claim["holds"]) if "holds" in claim else claim["judged"]["outcome"] == "holds"
 
 
 @app.command

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from unlazy._errors import UserError
 from unlazy._files import writable
-from unlazy.cli import engines
 from unlazy.cli.application import CLAIM_FAILED, OK, app, begin, in_lab, interruptible, must_exist, screen
 from unlazy.cli.options import AsJson, Count, Flag, Fresh, Runs, Set, Snapshots, Workers
 
 if TYPE_CHECKING:
-    from unlazy.lab import Sweep
+    from unlazy.lab import Engine, Sweep
 
 DryRun = Annotated[Flag, Parameter(name=["--dry-run", "-n"])]
+_SCRIPT = """#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --array=0-{last}
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=4G
+#SBATCH --time=04:00:00
+#SBATCH --signal=TERM@120
+#SBATCH --output={name}-%A-%a.log
+# Two minutes before the time is over the runs save their state: submit the script again, and they continue.
+
+cd {folder}
+exec {command} --part "$SLURM_ARRAY_TASK_ID/{jobs}"
+"""
 
 
 @app.command
@@ -85,9 +100,9 @@ def sweep(
     if dry_run:
         return _preview(wanted, out, fresh, workers, json)
     if print_array is not None:
-        print(engines.array_script(print_array, wanted.name), end="")
+        print(array_script(print_array, wanted.name), end="")
         return OK
-    chosen = engines.engine(workers, cluster, slurm, pbs)
+    chosen = engine(workers, cluster, slurm, pbs)
     with in_lab(out, fresh, snapshots=snapshots) as lab:
         results = lab.sweep(wanted, workers, chosen, part)
     print_sweep(wanted, results, lab.store, json)
@@ -173,3 +188,28 @@ def _preview(sweep: Sweep, out: Path, fresh: bool, workers: int, json: bool) -> 
         found = preview(Lab(out, fresh=fresh), points)
     print_preview(found, sweep.fields, workers, json)
     return OK
+
+
+def engine(workers: int, cluster: str | None, slurm: Path | None, pbs: Path | None) -> Engine | None:
+    """Return the engine that the options choose; None for processes on this machine."""
+    given = [name for name, one in (("--cluster", cluster), ("--slurm", slurm), ("--pbs", pbs)) if one is not None]
+    if len(given) > 1 or (given and workers > 1):
+        both = " and ".join([*given, "--workers"][:2])
+        raise UserError(f"{both} exclude each other, as each says where runs are computed: give only one of them.")
+    from unlazy.lab import BatchSystem, Dask
+
+    if cluster is not None:
+        return Dask(cluster)
+    if slurm is not None:
+        return BatchSystem.read("slurm", slurm)
+    return None if pbs is None else BatchSystem.read("pbs", pbs)
+
+
+def array_script(jobs: int, name: str) -> str:
+    """Return a script that runs this command as an array of SLURM jobs, each with its part of the runs."""
+    given = sys.argv[1:]
+    place = next(index for index, one in enumerate(given) if one.partition("=")[0] == "--print-array")
+    kept = given[:place] + given[place + (1 if "=" in given[place] else 2) :]
+    readable = "".join(letter if letter.isalnum() else "-" for letter in name).strip("-") or "unlazy"
+    command = shlex.join([sys.executable, "-m", "unlazy", *kept])
+    return _SCRIPT.format(name=readable, last=jobs - 1, jobs=jobs, folder=shlex.quote(str(Path.cwd())), command=command)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError, article, suggest
-from unlazy._files import is_part, probe_names, recipe_table
+from unlazy._errors import UserError, article
+from unlazy._files import by_field, parts_of, probe_names, recipe_table
 from unlazy.figures.style import MOST_COLOURS, ORDERED, shades
 
 Runs = Any  # a run, a sequence of runs, or a mapping from labels to runs or to sequences of runs (seeds)
@@ -138,13 +138,7 @@ class Comparison:
         """Return the variables of one or several probes by name, or of all; ``kernel`` includes ``kernel.drift``."""
         if probes is None:
             return self.names
-        found: list[str] = []
-        for probe in [probes] if isinstance(probes, str) else list(probes):
-            of_probe = [name for name in self.names if is_part(name, probe)]
-            if not of_probe:
-                raise UserError(f"These runs have no probe called '{probe}'. {suggest(probe, self.names)}")
-            found += [name for name in of_probe if name not in found]
-        return found
+        return parts_of([probes] if isinstance(probes, str) else probes, self.names, "These runs have no probe called")
 
 
 def compare(runs: Runs) -> Comparison:
@@ -208,20 +202,11 @@ def settings(run: xr.Dataset) -> dict[str, Any]:
     recipe = recipe_table(run.attrs.get("recipe"))
     found: dict[str, Any] = {}
     for name, value in recipe.items():
-        if name not in _NOT_SETTINGS:
-            _flatten(name, value, found)
+        fields = by_field(value, name) if name not in _NOT_SETTINGS else {}
+        found |= {field.removesuffix(".kind"): leaf for field, leaf in fields.items() if leaf is not None}
     times = recipe.get("times")
     end = times.get("end") if isinstance(times, dict) else times[-1] if isinstance(times, list) and times else None
     return found if end is None else found | {"times.end": end}
-
-
-def _flatten(name: str, value: Any, found: dict[str, Any]) -> None:
-    """Flatten nested tables to dotted names: ``n = {kind = "x", a = 1}`` becomes n = x and n.a = 1."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _flatten(name if key == "kind" else f"{name}.{key}", inner, found)
-    elif value is not None:
-        found[name] = value
 
 
 def _distinct(rows: list[dict[str, Any]], runs: Sequence[xr.Dataset]) -> list[dict[str, Any]]:

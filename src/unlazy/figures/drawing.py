@@ -84,7 +84,7 @@ def overlay(axes: Axes, runs: Runs, probe: str, legend: bool = True) -> None:
 
 
 def shows_seeds(chosen: Sequence[Plot]) -> bool:
-    """Whether there are few enough runs in each plot to show single seeds.
+    """Whether there are few enough runs in each plot to show individual seeds.
 
     Parameters
     ----------

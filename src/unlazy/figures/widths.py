@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,42 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from unlazy._slopes import Slope
+
 _LEAST_RANGE = 10.0  # of a logarithmic axis: what does not depend on the width is then drawn as a flat line
 _MANY = 1e3  # from this range on, powers of 10 are enough numbers on an axis
 
 
-class Fitted(Protocol):
-    """Measurements at several widths and seeds, and the power of the width that was fitted to them."""
-
-    @property
-    def widths(self) -> Sequence[int]:
-        """The widths."""
-        ...
-
-    @property
-    def values(self) -> np.ndarray:
-        """Measurements, a row for each width and a column for each seed."""
-        ...
-
-    @property
-    def exponent(self) -> float:
-        """The fitted exponent; NaN if there is none."""
-        ...
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval of the exponent."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval of the exponent."""
-        ...
-
-
 def draw_widths(
     title: str,
-    plots: Mapping[str, Mapping[str, Fitted]],
+    plots: Mapping[str, Mapping[str, Slope]],
     predicted: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
     """Draw quantities against the width: a dot for each seed, the fitted power, and a band for its 95 % interval.
@@ -96,7 +69,7 @@ def draw_widths(
     return fit(figure)
 
 
-def _mark_failures(axes: Axes, widths: Sequence[int], quantities: Mapping[str, Fitted]) -> None:
+def _mark_failures(axes: Axes, widths: Sequence[int], quantities: Mapping[str, Slope]) -> None:
     for index, (label, quantity) in enumerate(quantities.items()):
         failed = np.asarray(quantity.widths)[~np.isfinite(quantity.values).all(axis=1)]
         if failed.size:
@@ -108,7 +81,7 @@ def _mark_failures(axes: Axes, widths: Sequence[int], quantities: Mapping[str, F
         axes.set_xlim(low / (high / low) ** 0.05, high * (high / low) ** 0.05)
 
 
-def _draw(axes: Axes, index: int, label: str, quantity: Fitted, predicted: float | None) -> None:
+def _draw(axes: Axes, index: int, label: str, quantity: Slope, predicted: float | None) -> None:
     colour, widths = ORDERED[index % len(ORDERED)], np.asarray(quantity.widths, float)
     values = np.asarray(quantity.values, float)
     known = not np.isnan(quantity.exponent)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from unlazy.lab.recipe import instantiate as instantiate, parse as parse, read as read
     from unlazy.lab.runner import Interrupted as Interrupted, Lab as Lab
     from unlazy.lab.sections import build as build
-    from unlazy.lab.slopes import Slope as Slope, fit_slope as fit_slope
+    from unlazy._slopes import Slope as Slope, fit_slope as fit_slope
     from unlazy.lab.store import Store as Store
     from unlazy.lab.stored import read_run as read_run
     from unlazy.lab.sweep import Point as Point, Sweep as Sweep

@@ -2,7 +2,7 @@
 
 Exponents of the width are usually multiples of 1/2, so a quantity *vanishes* with the width where the 95 % interval of
 its exponent is below -1/4, *grows* where it is above 1/4, *stays* where it is between, and *persists* where it is above
--1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.slopes`). Relative changes below
+-1/4; the exponent between the two largest widths must not contradict it (`unlazy.lab.Slope`). Relative changes below
 1 % at all widths count as no change, whatever their exponent is: it may come from rounding errors, and the linearised
 model describes the training. A quantity relative to the size at the start does not count as growing where that size
 vanishes.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unlazy._files import write_with_figure
-from unlazy.lab.slopes import Slope, fit_slope
+from unlazy._slopes import Slope, fit_slope
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,12 +161,9 @@ class Diagnosis(Saved):
         return [(name, part.answer.label, part.reason, part.advice) for name, part in parts.items()]
 
     def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
-        """Return the head and the rows of a table of everything."""
         return ["", "answer", "why", "what would change it"], [*self.rows()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
-
         def plain(part: Part) -> dict[str, Any]:
             measured = {name: slope.plain() for name, slope in part.measured.items()}
             return {"answer": part.answer.label, "reason": part.reason, "advice": part.advice, "measured": measured}
@@ -238,8 +235,11 @@ def _layer(slopes: dict[str, Slope]) -> Part:
         if relative.grows and not size.vanishes:
             advice = "Its learning rate has to fall faster with the width."
             return Part(Answer.UNSTABLE, f"Its {what} is {relative}.", advice, slopes)
+    if np.isinf(change.values).any():
+        return Part(Answer.UNDECIDED, _FROM_ZERO, "Start it from small random weights.", slopes)
     if not np.isfinite(change.values).all():
-        return Part(Answer.UNDECIDED, *_unknown(change), slopes)
+        reason = f"Training diverged (runs by width: {_failed(change)}), so that its change is not known."
+        return Part(Answer.UNDECIDED, reason, "", slopes)
     reason = f"Its relative change is {change}."
     if _negligible(change) or change.vanishes:
         return Part(
@@ -253,13 +253,6 @@ def _layer(slopes: dict[str, Slope]) -> Part:
         advice = "An initialisation or multiplier that falls more slowly keeps its size at the start."
         return Part(Answer.FEATURE_LEARNING, reason, advice, slopes)
     return Part(Answer.UNDECIDED, reason, "More seeds, or more and larger widths, narrow the interval.", slopes)
-
-
-def _unknown(change: Slope) -> tuple[str, str]:
-    """Return why the relative change of a layer is not a number, and what would decide."""
-    if np.isinf(change.values).any():
-        return _FROM_ZERO, "Start it from small random weights."
-    return f"Training diverged (runs by width: {_failed(change)}), so that its change is not known.", ""
 
 
 def _negligible(*changes: Slope) -> bool:
@@ -342,8 +335,11 @@ def _layer_once(slopes: dict[str, Slope]) -> Part:
     if not np.isfinite(change):
         return Part(Answer.UNDECIDED, _FROM_ZERO if np.isinf(change) else "Its change is not a number.", "", slopes)
     reason = f"Its pre-activations changed by {100 * change:.2g} % of their size."
-    answer = Answer.LAZY if change < SMALL else Answer.FEATURE_LEARNING if change > LARGE else Answer.UNDECIDED
-    return Part(answer, reason, "", slopes)
+    return Part(_by_size(change), reason, "", slopes)
+
+
+def _by_size(change: float) -> Answer:
+    return Answer.LAZY if change < SMALL else Answer.FEATURE_LEARNING if change > LARGE else Answer.UNDECIDED
 
 
 def _whole_once(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
@@ -357,9 +353,4 @@ def _whole_once(slopes: dict[str, Slope], layers: Mapping[str, Part]) -> Part:
     if gathered:
         return Part(Answer.CONDENSED, f"Layer {gathered[0]}: {layers[gathered[0]].reason}", _OF_ONE_WIDTH, slopes)
     reason = f"The kernel changed by {100 * drift:.2g} %, and linearisation leaves {100 * error:.2g} % unexplained."
-    answer = Answer.UNDECIDED
-    if max(drift, error) < SMALL:
-        answer = Answer.LAZY
-    elif max(drift, error) > LARGE:
-        answer = Answer.FEATURE_LEARNING
-    return Part(answer, reason, _OF_ONE_WIDTH, slopes)
+    return Part(_by_size(max(drift, error)), reason, _OF_ONE_WIDTH, slopes)

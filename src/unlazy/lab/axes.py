@@ -80,9 +80,8 @@ def _spaced(given: Mapping[str, Any], where: str) -> list[Any]:
     ends: list[Any] = [given.get(name) for name in _RANGE]
     low, high, count, spacing = ends
     if not _number(low) or not _number(high) or not is_count(count, 2):
-        raise UserError(
-            f"{where}: a range has numbers 'from' and 'to' and a 'count' of at least 2, not {short(given)}."
-        )
+        rule = "numbers 'from' and 'to' and a 'count' of at least 2"
+        raise UserError(f"{where}: a range has {rule}, not {short(given)}.")
     if low == high or spacing not in (None, "linear", "log") or (spacing == "log" and min(low, high) <= 0):
         rule = 'different ends, which are positive for spacing = "log" (the other is "linear")'
         raise UserError(f"{where}: a range has {rule}, not {short(dict(given))}.")

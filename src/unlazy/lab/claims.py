@@ -53,11 +53,9 @@ def claimed(paths: list[Path], touched: Sequence[Path] = ()) -> Iterator[list[Pa
                     path.unlink()
 
 
-@contextlib.contextmanager
-def present(folder: Path) -> Iterator[None]:
+def present(folder: Path) -> contextlib.AbstractContextManager[Any]:
     """Show, for the duration of the block, that this process shares the work in a folder of claims."""
-    with claimed([folder / f"{secrets.token_hex(8)}{_PRESENT}"]):
-        yield
+    return claimed([folder / f"{secrets.token_hex(8)}{_PRESENT}"])
 
 
 def sharers(folder: Path) -> list[tuple[str, bool]]:

@@ -35,6 +35,7 @@ import numpy as np
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
+from unlazy._slopes import fit_slope
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import DataLike, Dataset, as_dataset
@@ -53,7 +54,6 @@ from unlazy.lab.layer_checks import (
     predicted_exponents,
 )
 from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, rms, train
-from unlazy.lab.slopes import fit_slope
 from unlazy.losses import Loss
 from unlazy.networks import Network, TracedLayer, as_function, split_trained, trace_layers, trained_rates
 from unlazy.networks.traced_layers import short_name
@@ -118,18 +118,15 @@ class CoordinateCheck(Saved):
         """Draw sizes and changes of every layer against the width; see `unlazy.figures.draw_widths`."""
         from unlazy.figures import draw_widths
 
-        plots = {
-            title: {name: one.measured[what] for name, one in self.layers.items()} for what, title in _SHOWN.items()
-        }
-        predicted = {
-            title: {name: one.predicted[what] for name, one in self.layers.items()} for what, title in _SHOWN.items()
-        }
+        plots, predicted = {}, {}
+        for what, title in _SHOWN.items():
+            plots[title] = {name: one.measured[what] for name, one in self.layers.items()}
+            predicted[title] = {name: one.predicted[what] for name, one in self.layers.items()}
         off = "; ".join(f"{fault} of {name}" for name, fault in self.faults.items())
         title = f"Coordinate check: {self.verdict}" + (f" ({off})" if off else "")
         return draw_widths(title, plots, predicted)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
         layers = {
             name: {
                 "fault": one.fault,
@@ -143,7 +140,6 @@ class CoordinateCheck(Saved):
         return answer | {"layers": layers, "settings": self.settings}
 
     def table(self) -> tuple[list[str], list[tuple[str, ...]]]:
-        """Return the head and the rows of a table of everything."""
         return ["layer", *(f"{title}: exponent (predicted)" for title in _SHOWN.values()), "hint"], self.rows()
 
     def __repr__(self) -> str:
@@ -174,13 +170,8 @@ def coordinate_check(
 
     Parameters
     ----------
-    make
-        Function of a width and a random key that returns a model: a `Network`, or anything that `unlazy.wrap` takes. It
-        may also return a pair of a model and the `Descent` that trains it.
-    data
-        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
-    widths
-        At least two widths.
+    make, data, widths, seeds, key, progress, saved
+        As in `diagnose_widths`; a flow that ``make`` returns must be a `Descent`.
     flow
         The `Descent` that trains the model, or a function from the width to it; at the rate 0.1 if omitted.
     steps
@@ -189,8 +180,6 @@ def coordinate_check(
         What to compare with; by default μP (`abc.maximal_update`) for SGD, or for Adam if the flow uses that. It has
         exponents of as many weights as the model, one feeding the next; or those of one input weight, of hidden weights
         that are all alike, and of one output weight, which then hold for all weights of the model of that kind.
-    seeds, key, progress, saved
-        As in `diagnose_widths`.
     """
     data, widths = as_dataset(data), checked_widths(widths)
     if len(widths) < 2:
@@ -203,9 +192,8 @@ def coordinate_check(
 
     def measure(networks: list[Network], chosen: Any, samples: Dataset, part: Progress) -> Any:
         if not isinstance(chosen, Descent):
-            raise UserError(
-                f"A coordinate check counts the steps of Descent, not of {type(chosen).__name__}: give a Descent."
-            )
+            kind = type(chosen).__name__
+            raise UserError(f"A coordinate check counts the steps of Descent, not of {kind}: give a Descent.")
         return _measure(networks, samples, chosen, steps, by_adam(chosen), part)
 
     rows, _, chosen, interrupted = over_widths(

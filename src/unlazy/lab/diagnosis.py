@@ -23,17 +23,17 @@ import numpy as np
 
 from unlazy._checked import checked
 from unlazy._errors import UserError
+from unlazy._slopes import fit_slope
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Flow, Trajectory
 from unlazy.flows.trajectory import flat
 from unlazy.lab.answers import Diagnosis, judged, judged_once
-from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, rms, train
-from unlazy.lab.slopes import fit_slope
+from unlazy.lab.models import Flows, Make, checked_widths, horizon, over_widths, part_of, rate_of, rms, train, wrapped
 from unlazy.losses import Squared
-from unlazy.networks import Network, TangentModel, layers_on, split_trained, wrap
-from unlazy.probes import KernelMatrix, LayerSizes, Observation, TrainLoss, layers_of, near_pairs, training_kernel
+from unlazy.networks import Network, TangentModel, layers_on, split_trained
+from unlazy.probes import KernelMatrix, LayerSizes, Observation, layers_of, near_pairs, training_kernel
 
 _EARLY = 1  # steps of descent after which models are compared at first: after several, changes approach the error
 _FRACTION = 1e-3  # of the horizon, in place of steps, for flows that choose their steps
@@ -71,13 +71,11 @@ def diagnose(*given: Any, **options: Any) -> Diagnosis:
     **options
         The options of `diagnose_widths`.
     """
-    if len(given) == 3 and (isinstance(given[2], Dataset | Mapping) or _has_arrays(given[2])):
+    third = given[2] if len(given) == 3 else None
+    arrays = isinstance(third, tuple) and any(map(np.ndim, third))  # in contrast to widths
+    if arrays or isinstance(third, Dataset | Mapping):
         return diagnose_checkpoints(*given, **options)
     return diagnose_widths(*given, **options)
-
-
-def _has_arrays(value: Any) -> bool:
-    return isinstance(value, tuple) and any(np.ndim(part) for part in value)  # in contrast to widths
 
 
 @checked
@@ -146,20 +144,16 @@ def _measure(
     rate, end = rate_of(flow), horizon(flow, until)
     early = min(end * _FRACTION if rate is None else _EARLY * rate, end / 2)
     kernel = KernelMatrix(min(_SAMPLES, data.n), None if data.outputs is None else 0)
-    probes: dict[str, Any] = {"loss": TrainLoss(), "outputs": _outputs, "kernel": kernel}
+    probes: dict[str, Any] = {"loss": "train-loss", "outputs": "train-outputs", "kernel": kernel}
     if layers_on(networks[0], data.x):
         probes |= _BY_LAYER
     runs = train(flow, networks, data, [0.0, early, end], probes, part_of(progress, 0, 2))
     tangents = [TangentModel(network) for network in networks]
-    lines = train(flow, tangents, data, [0.0, end], {"outputs": _outputs}, part_of(progress, 1, 2))
+    lines = train(flow, tangents, data, [0.0, end], {"outputs": "train-outputs"}, part_of(progress, 1, 2))
     return [
         _compare(run, line) if run.status.ok and len(run.times) == 3 else dict.fromkeys(_OF_OUTPUTS, np.nan)
         for run, line in zip(runs, lines, strict=True)
     ]
-
-
-def _outputs(obs: Observation) -> Any:
-    return obs.outputs
 
 
 def _gathered(obs: Observation) -> Any:
@@ -221,13 +215,6 @@ def _by_layer(start: dict[str, Any], end: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def _checkpoint(model: Any, name: str) -> Network:
-    try:
-        return model if isinstance(model, Network) else wrap(model)
-    except UserError as error:
-        raise UserError(f"{name} cannot be diagnosed. {error}") from None
-
-
 @checked
 def diagnose_checkpoints(before: Any, after: Any, data: DataLike) -> Diagnosis:
     """Find the regime of a training of your own from the model before and after it; nothing is trained.
@@ -245,11 +232,9 @@ def diagnose_checkpoints(before: Any, after: Any, data: DataLike) -> Diagnosis:
     """
     data = as_dataset(data)
     if before is after and not isinstance(before, Network | eqx.Module):
-        raise UserError(
-            "before and after are the same object: if training changes it in place, give unlazy.wrap(model) made "
-            "before training, which does not change, as the first."
-        )
-    before, after = (_checkpoint(one, name) for one, name in ((before, "before"), (after, "after")))
+        advice = "give unlazy.wrap(model) made before training, which does not change, as the first"
+        raise UserError(f"before and after are the same object: if training changes it in place, {advice}.")
+    before, after = (wrapped(one, name) for one, name in ((before, "before"), (after, "after")))
     (first, structure), (last, _) = (jax.tree.flatten(split_trained(one)[0]) for one in (before, after))
     if [leaf.shape for leaf in first] != [leaf.shape for leaf in last]:
         raise UserError("The two checkpoints have parameters of different shapes: give the same model twice.")

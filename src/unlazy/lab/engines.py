@@ -1,4 +1,4 @@
-"""Engines: what carries out tasks. In this process, in worker processes on this machine, or whatever you write.
+"""Engines carry out tasks: in this process, in worker processes on this machine, or in any way that you implement.
 
 An engine of your own derives from `Engine`, hands ``task.json()`` to `perform` wherever it likes, and yields each task
 with the `Report` that comes back, or with `Lost` if nothing does; docs/clusters.md has an example.
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ _WAIT = 0.2  # seconds after which signals are noticed
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-class Engine(abc.ABC):
+class Engine(contextlib.AbstractContextManager):
     """Carries out tasks; as a context manager, it keeps its workers until the end of the block.
 
     Attributes
@@ -54,9 +54,6 @@ class Engine(abc.ABC):
         tasks
             The tasks. Those of one `Task.shape` should go to one worker, which then compiles once.
         """
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -151,24 +148,13 @@ class Local(Engine):
 
 
 class Member:
-    """One worker process.
-
-    Attributes
-    ----------
-    task
-        The task that it is carrying out, if any.
-    begun
-        Whether it has begun with that task.
-    shapes
-        The shapes of all tasks that it has had.
-    ended
-        Whether the process has closed its side of the connection.
-    """
+    """One worker process."""
 
     def __init__(self, cores: set[int]) -> None:
-        self.task: Task | None = None
-        self.shapes: set[str] = set()
-        self.ended = self.begun = False
+        self.task: Task | None = None  # that it is carrying out
+        self.begun = False  # whether it has begun with that task
+        self.shapes: set[str] = set()  # of all tasks that it has had
+        self.ended = False  # whether the process has closed its side of the connection
         self.connection, other = Pipe()
         # Cores are assigned before any library counts them, and an interruption before there is any work just ends it.
         start = "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "

@@ -1,8 +1,9 @@
 """Dry runs: what of a sweep is stored, and about how much time and memory the rest takes.
 
-One gradient of the network is compiled and timed on zeros for each shape, that is, for recipes that differ in seeds and
-numbers with a decimal point only. If there are too many shapes for that, it is scaled by the number of parameters times
-the number of samples, or taken from the others. If there are stored runs of the same shape, times come from these.
+One gradient of the network is compiled and timed on zeros for each shape, that is, for recipes that differ only in
+seeds and in numbers with a decimal point. If there are too many shapes for that, it is scaled by the number of
+parameters times the number of samples, or taken from the others. If there are stored runs of the same shape, times come
+from these.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import contextlib
 import functools
 import json
 import time
+import timeit
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
@@ -28,6 +29,7 @@ from unlazy.lab.identity import identify
 from unlazy.lab.models import rate_of
 from unlazy.lab.recipe import Recipe, draw_data, parse
 from unlazy.lab.sections import build
+from unlazy.lab.stored import newest
 from unlazy.lab.sweep import Point
 from unlazy.lab.tasks import without_numbers
 from unlazy.lab.work import plan
@@ -45,43 +47,21 @@ _ENOUGH = 0.05  # seconds of timing
 
 
 class Row(NamedTuple):
-    """One run of a dry run.
-
-    Attributes
-    ----------
-    point
-        The point of the sweep.
-    state
-        ``"stored"``, ``"in part"`` (some seeds, times or probes are missing) or ``"new"``.
-    seconds, memory
-        The estimated time in seconds and memory in bytes; zero for a stored run, None if they cannot be estimated.
-    """
+    """One run of a dry run; time and memory are estimates: zero for a stored run, None where there is none."""
 
     point: Point
-    state: str
+    state: str  # "stored", "in part" (some seeds, times or probes are missing) or "new"
     seconds: float | None
-    memory: float | None
+    memory: float | None  # bytes
 
 
 class Preview(NamedTuple):
-    """What a sweep would do.
-
-    Attributes
-    ----------
-    rows
-        The runs.
-    basis
-        What the estimates rest on, in sentences.
-    compiling
-        Estimated seconds for compiling all shapes once.
-    process
-        Memory in bytes that a process takes besides: that of this one, with all libraries loaded.
-    """
+    """What a sweep would do."""
 
     rows: list[Row]
-    basis: list[str]
-    compiling: float
-    process: float
+    basis: list[str]  # what the estimates rest on, in sentences
+    compiling: float  # estimated seconds for compiling all shapes once
+    process: float  # bytes that a process takes besides: those of this one, with all libraries loaded
 
     def count(self, state: str) -> int:
         """Return the number of runs that are ``"stored"``, ``"in part"`` or ``"new"``."""
@@ -141,7 +121,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
     needed = {shape: point.recipe for point, (_, seeds), shape in zip(points, states, shapes, strict=True) if seeds}
     known, gradients = _stored(lab, needed)
     costs = _costs(needed)
-    rows, guessed, failed = [], False, False
+    rows, guessed = [], False
     for point, (state, seeds), shape in zip(points, states, shapes, strict=True):
         steps, cost = _steps(point.recipe), costs.get(shape)
         memory = None if cost is None else seeds * cost.memory
@@ -153,7 +133,6 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
             guessed |= steps is None
             rows.append(Row(point, state, seeds * cost.seconds * (steps if steps is not None else gradients), memory))
         else:
-            failed = True
             rows.append(Row(point, state, None, None))
     basis = []
     if known:
@@ -162,7 +141,7 @@ def preview(lab: Lab, points: Sequence[Point]) -> Preview:
         basis.append("Times come from gradients on zeros and the number of gradients, memory from compiled gradients.")
     if guessed:
         basis.append(f"Flows with error control are taken to need {gradients:g} gradients.")
-    if failed:
+    if any(row.seconds is None for row in rows):
         basis.append("Some networks cannot be estimated.")
     compiling = sum(one.compiling for one in costs.values())
     return Preview(rows, basis, compiling, float(psutil.Process().memory_info().rss))
@@ -192,8 +171,7 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, Known], f
     found: dict[str, list[Known]] = {}
     counts: list[float] = []
     kinds = {json.dumps(one.flow, default=str).partition(",")[0] for one in needed.values()}
-    newest = sorted(lab.store.folder.glob("*.nc"), key=_changed, reverse=True)[:_MOST_FILES] if needed else []
-    for path in newest:
+    for path in newest(lab.store.folder, _MOST_FILES) if needed else ():
         with contextlib.suppress(OSError, KeyError, ValueError, TypeError, RuntimeError):
             stored = read_attributes(path, ("recipe", "seconds", "evaluations"))
             text, seconds, evaluations = (stored[name] for name in ("recipe", "seconds", "evaluations"))
@@ -207,17 +185,11 @@ def _stored(lab: Lab, needed: Mapping[str, Recipe]) -> tuple[dict[str, Known], f
     return usual, float(np.median(counts or [_GUESS]))
 
 
-def _changed(path: Path) -> float:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0.0
-
-
 def _costs(shapes: Mapping[str, Recipe]) -> dict[str, Cost]:
     """Return the cost of a gradient for each shape."""
     abstract: dict[str, tuple[Any, Any, float]] = {}
     rest = list(shapes)  # those for which there is no time
-    begun = time.process_time()  # other work on the machine must not make the estimate poorer
+    begun = time.process_time()  # other work on the machine must not make the estimate worse
     while rest and (len(rest) == len(shapes) or time.process_time() - begun < 2 * _BUDGET):
         shape = rest.pop(0)
         with contextlib.suppress(Exception):  # of a user's own network, say one that computes with NumPy
@@ -279,22 +251,16 @@ def _measured(network: Any, x: Any, size: float) -> Cost:
         begun = time.perf_counter()
         compiled = jax.jit(steps).lower(jax.ShapeDtypeStruct((), jnp.int32), trained, arrays, x).compile()
         compiling, analysis = time.perf_counter() - begun, compiled.memory_analysis()
-        memory = float(
-            analysis.argument_size_in_bytes + analysis.output_size_in_bytes + analysis.temp_size_in_bytes
-            if analysis is not None
-            else 0.0
-        )
+        sizes = (getattr(analysis, f"{part}_size_in_bytes", 0) for part in ("argument", "output", "temp"))
+        memory = float(sum(sizes))  # zero if there is no analysis on this device
         if memory > _LARGE:
             raise MemoryError
         given = jax.tree.map(_zeros, (trained, arrays, x))
 
         def seconds(count: int) -> float:
-            best = np.inf  # the shortest of three, as other work on the machine only makes it longer
-            for _ in range(3):
-                begun = time.perf_counter()
-                jax.block_until_ready(compiled(jnp.int32(count), *given))
-                best = min(best, time.perf_counter() - begun)
-            return float(best)
+            call = functools.partial(compiled, jnp.int32(count), *given)
+            # The shortest of three, as other work on the machine only makes it longer.
+            return min(timeit.repeat(lambda: jax.block_until_ready(call()), number=1, repeat=3))
 
         # Many steps in one call, as in a run: a call of its own for each takes longer than a small gradient.
         count = max(1, min(_MOST_TIMED, int(_ENOUGH / seconds(1))))

@@ -38,12 +38,8 @@ _OPERATORS: dict[type, Callable[..., Any]] = {
 _CONSTANTS = {"pi": math.pi, "e": math.e}
 
 
-def _smaller(one: Any, other: Any) -> Any:
-    return min(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.minimum(one, other)
-
-
-def _larger(one: Any, other: Any) -> Any:
-    return max(one, other) if np.ndim(one) == np.ndim(other) == 0 else np.maximum(one, other)
+def _extreme(of_numbers: Callable[..., Any], of_arrays: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda *values: functools.reduce(of_arrays, values) if any(map(np.ndim, values)) else of_numbers(values)
 
 
 _ROUNDING = {"round": np.round, "floor": np.floor, "ceil": np.ceil}
@@ -57,8 +53,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cos": np.cos,
     "tanh": np.tanh,
     "abs": abs,
-    "min": lambda *values: functools.reduce(_smaller, values),
-    "max": lambda *values: functools.reduce(_larger, values),
+    "min": _extreme(min, np.minimum),
+    "max": _extreme(max, np.maximum),
     **{
         name: lambda value, how=how: how(value) if np.ndim(value) else int(how(value))
         for name, how in _ROUNDING.items()
@@ -70,25 +66,15 @@ _LONGEST = 500  # characters
 class Expression:
     """An arithmetic expression: numbers, names with dots, ``+ - * / // % **``, and a few functions.
 
-    Parameters
-    ----------
-    text
-        The expression, such as ``"0.1 / network.width"``. Functions are sqrt, exp, log, log2, log10, sin, cos, tanh,
-        abs, min, max, round, floor and ceil; the last three make whole numbers. Constants are pi and e.
-    where
-        The place of the expression in a file, for error messages.
-
-    Attributes
-    ----------
-    names
-        The names that it uses, in the order in which they appear.
+    Functions are sqrt, exp, log, log2, log10, sin, cos, tanh, abs, min, max, round, floor and ceil; the last three make
+    whole numbers. Constants are pi and e. ``where`` is the place of the expression in a file, for error messages.
     """
 
     def __init__(self, text: str, where: str = "expression") -> None:
         if not isinstance(text, str):
             raise UserError(f"{where}: write the expression as text in quotation marks, not {short(text)}.")
         self.text, self.where = text, where
-        self.names: list[str] = []
+        self.names: list[str] = []  # that it uses, in the order in which they appear
         try:
             if len(text) > _LONGEST:
                 raise ValueError

@@ -13,7 +13,7 @@ from unlazy._files import by_field, probe_names
 from unlazy.lab import sections
 from unlazy.lab.recipe import Recipe
 
-_SECTIONS = {"data": "data", "network": "network", "flow": "flow"}
+_SECTIONS = ("data", "network", "flow")  # which are named like the kinds of the registry
 _NUMBERS = ("seed", "seeds", "same_data", "dtype")
 _LISTS = (list, tuple, collections.abc.Sequence)
 
@@ -108,9 +108,8 @@ def _set(node: Any, parts: list[str], value: Any, field: str, before: str) -> An
         return [*node[:place], inner, *node[place + 1 :]]
     if not isinstance(node, dict):
         kind = type(node).__name__.replace("float", "number").replace("int", "number")
-        raise UserError(
-            f"There is no field '{field}': '{before}' is {article(kind)} ({short(node)}) and has no fields."
-        )
+        what = f"{article(kind)} ({short(node)})"
+        raise UserError(f"There is no field '{field}': '{before}' is {what} and has no fields.")
     key = _key(node, part)
     if not rest:
         return {**node, key: value}
@@ -154,9 +153,9 @@ def lists_in(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     known, is one value.
     """
     found = {name: table[name] for name in (*_SECTIONS, *_NUMBERS) if isinstance(table.get(name), list)}
-    for name, kind in _SECTIONS.items():
+    for name in _SECTIONS:
         if isinstance(table.get(name), dict):
-            found |= _lists(table[name], kind, name)
+            found |= _lists(table[name], name, name)
     if isinstance(table.get("times"), dict):
         found |= {f"times.{name}": one for name, one in table["times"].items() if isinstance(one, list)}
     probes = table.get("probes")

@@ -16,7 +16,7 @@ from unlazy._errors import UserError, suggest
 from unlazy._files import is_part
 from unlazy._plain import is_number
 from unlazy.lab.axes import key_of
-from unlazy.lab.manifest import Manifest, words
+from unlazy.lab.manifest import Manifest, distinct_words
 from unlazy.lab.stored import read_runs, statuses
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def gather(
         one number for each neuron, is padded with NaN where runs have different sizes.
     grid
         Whether each swept field is a dimension. By default it is if the sweep has a run for every combination of
-        values. Otherwise (lists that advance together, random draws, single points) there is one dimension ``point``.
+        values. Otherwise (zipped lists, random draws, individual points) there is one dimension ``point``.
 
     Returns
     -------
@@ -77,10 +77,8 @@ def gather(
     paths = {Path(folder) / point.file: index for index, point in enumerate(manifest.points)}
     stored = [path for path in paths if path.exists()]
     if not stored:
-        raise UserError(
-            f"None of the {len(paths)} runs of the sweep '{manifest.sweep}' is stored in '{folder}': "
-            "call `unlazy sweep` first, or give the folder in which they are."
-        )
+        none = f"None of the {len(paths)} runs of the sweep '{manifest.sweep}' is stored in '{folder}'"
+        raise UserError(f"{none}: call `unlazy sweep` first, or give the folder in which they are.")
     found = combine(
         [point.fields for point in manifest.points],
         ((paths[path], path.name, run) for path, run in read_runs(stored)),
@@ -121,10 +119,7 @@ def _array(values: list[Any]) -> np.ndarray:
     """Return the values of a field: numbers as they are, everything else in words."""
     if all(map(is_number, values)) or all(isinstance(one, bool) for one in values):
         return np.array(values)
-    texts = [words(one) for one in values]
-    if len(set(texts)) < len(set(map(key_of, values))):  # more digits, so that they differ
-        texts = [one if isinstance(one, str) else json.dumps(one) for one in values]
-    return np.array(texts)
+    return np.array(distinct_words(values))
 
 
 @dataclass

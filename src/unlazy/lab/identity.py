@@ -48,27 +48,13 @@ _SESSION = secrets.token_hex(8)  # stands for what cannot be recognised in anoth
 
 
 class Identity(NamedTuple):
-    """How a recipe's results are found in the store.
+    """How a recipe's results are found in the store."""
 
-    Attributes
-    ----------
-    trajectories
-        The digest of each seed's trajectory.
-    probes
-        The probes by label.
-    digests
-        The digest of each probe by label; a probe observed only at the end has that of the probe itself.
-    times
-        The times to observe.
-    view
-        The digest of all of it together.
-    """
-
-    trajectories: dict[int, str]
-    probes: dict[str, Observe]
-    digests: dict[str, str]
+    trajectories: dict[int, str]  # the digest of each seed's trajectory
+    probes: dict[str, Observe]  # by label
+    digests: dict[str, str]  # of the probes, by label; a probe observed only at the end has that of the probe itself
     times: np.ndarray
-    view: str
+    view: str  # the digest of all of it together
 
 
 def identify(recipe: Recipe) -> Identity:
@@ -187,7 +173,10 @@ class Description:
         if isinstance(value, Mapping):
             return {str(name): self.value(one) for name, one in value.items()}
         if isinstance(value, Path):
-            return _file(value)
+            try:
+                return {"file": sha256(value)}
+            except OSError:
+                return {"missing file": str(value)}  # reading it will raise
         if isinstance(value, np.ndarray | jax.Array):
             values = plain_leaf(value)
             number = values.ndim == 0 and values.dtype.kind in "iuf"
@@ -262,13 +251,6 @@ def _files(section: Section, options: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and str(Path(value).expanduser()) in found
     }
     return named | ({"files": sorted(found.values())} if found else {})
-
-
-def _file(path: Path) -> Any:
-    try:
-        return {"file": sha256(path)}
-    except OSError:
-        return {"missing file": str(path)}  # reading it will raise
 
 
 def _source(module: str, member: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from unlazy._errors import UserError
-from unlazy.lab.slopes import HALFWAY, Slope
+from unlazy._slopes import HALFWAY, Slope
 from unlazy.theory import abc
 
 FORWARD, UPDATE, DECAY = "forward", "update", "decay"
@@ -44,17 +44,10 @@ class LayerCheck:
 
 
 def places_of(theory: abc.Parameterisation, kinds: Mapping[str, Kind]) -> dict[str, int]:
-    """Return for each weight which one of a parameterisation it corresponds to.
+    """Return for each weight, given by its kind, the index of the weight of a parameterisation to which it corresponds.
 
     Weights that are a chain as long as that of the parameterisation correspond to it one by one. Otherwise, as with
     attention, each corresponds to the weight of its kind; hidden weights must then all have the same exponents.
-
-    Parameters
-    ----------
-    theory
-        The parameterisation.
-    kinds
-        The kind of each weight, from the first to the last.
     """
     last = len(theory.a) - 1
     if list(kinds.values()) == ["input", *["hidden"] * (last - 1), "output"]:
@@ -92,17 +85,7 @@ def judge_layer(
 
     With φ and γ for the deviations of the measured exponents of "forward" and "update": φ = 0 ≠ γ is a wrong learning
     rate; φ ≠ 0 and γ = 0 a wrong initialisation; γ = 2φ (for Adam γ = φ) a wrong forward multiplier, which enters both.
-
-    Parameters
-    ----------
-    measured
-        The fitted powers.
-    predicted
-        The predicted exponents.
-    adam
-        Whether updates do not depend on the size of gradients.
-    below
-        The least and the greatest exponent by which the sizes of earlier layers are off, of which it may inherit any.
+    The sizes of earlier layers are off by exponents between the two in ``below``, any of which this layer may inherit.
     """
     predicted = {name: value for name, value in predicted.items() if name in measured}
     size = measured[FORWARD].exponent
@@ -114,21 +97,19 @@ def judge_layer(
         if name in measured
     }
     phi, gamma = off[FORWARD] or 0.0, off[UPDATE] or 0.0
-    faults, hints = [], []
+    hints: dict[str, str] = {}  # by what is off
     if phi and abs(gamma - (phi if adam else 2 * phi)) < HALFWAY * (1 if adam else 2):
-        hints = [f"multiply what it computes, or its inputs, by m^{-phi:.1f}"]
-        faults = ["forward multiplier"]
+        hints["forward multiplier"] = f"multiply what it computes, or its inputs, by m^{-phi:.1f}"
     elif phi:
-        faults, hints = ["initialisation"], [f"multiply its initial standard deviation by m^{-phi:.1f}"]
-    if gamma and "forward multiplier" not in faults:
-        faults, hints = [*faults, "learning rate"], [*hints, f"multiply its learning rate by m^{-gamma:.1f}"]
-    if off.get(DECAY):
-        faults.append("weight decay")
-        hints.append(f"multiply its weight decay by m^{-(off[DECAY] or 0):.1f}, as it shrinks at another pace per step")
+        hints["initialisation"] = f"multiply its initial standard deviation by m^{-phi:.1f}"
+    if gamma and "forward multiplier" not in hints:
+        hints["learning rate"] = f"multiply its learning rate by m^{-gamma:.1f}"
+    if decay := off.get(DECAY):
+        hints["weight decay"] = f"multiply its weight decay by m^{-decay:.1f}, as it shrinks at another rate per step"
     decided = all(value is not None for value in off.values())
-    hint = "; ".join(hints) or ("" if decided else "more seeds or larger widths are needed to tell")
+    hint = "; ".join(hints.values()) or ("" if decided else "more seeds or larger widths are needed to tell")
     sentence = f"{hint[:1].upper()}{hint[1:]}." if hint else "As predicted."
-    return LayerCheck(measured, predicted, " and ".join(faults), sentence, decided)
+    return LayerCheck(measured, predicted, " and ".join(hints), sentence, decided)
 
 
 def deviation(slope: Slope, predicted: float) -> float | None:

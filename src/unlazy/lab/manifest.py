@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import msgspec
 from unlazy._errors import UserError
 from unlazy._files import write_sealed, writing
 from unlazy._plain import DamagedError, read_sealed
+from unlazy.lab.axes import key_of
 
 SUFFIX = ".sweep.json"
 
@@ -106,3 +107,11 @@ def words(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(words, value)) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def distinct_words(values: Sequence[Any]) -> list[str]:
+    """Return values of a field in words, with all digits where different values would otherwise have the same words."""
+    texts = [words(one) for one in values]
+    if len(set(texts)) < len(set(map(key_of, values))):
+        return [one if isinstance(one, str) else repr(one) for one in values]
+    return texts

@@ -81,13 +81,11 @@ class Measure(NamedTuple):
             if not callable(load(self.quantity)):
                 raise UserError(f"phase.measure: '{self.quantity}' is not a function.")
         elif self.quantity not in (DIAGNOSIS, DIVERGED):
-            names = probe_names(table)
-            if self.quantity.partition(".")[0] not in names:
-                known = [*names, DIAGNOSIS, DIVERGED]
-                raise UserError(
-                    f"phase.measure: no probe of the recipe is called '{self.quantity.partition('.')[0]}'. "
-                    f"{suggest(self.quantity, known)} A function of your own is written as 'package.module:function'."
-                )
+            name, names = self.quantity.partition(".")[0], probe_names(table)
+            if name not in names:
+                near = suggest(self.quantity, [*names, DIAGNOSIS, DIVERGED])
+                how = "A function of your own is written as 'package.module:function'."
+                raise UserError(f"phase.measure: no probe of the recipe is called '{name}'. {near} {how}")
 
     def regions(self, seen: Sequence[str]) -> list[str]:
         """Return the names of all regions in their order, given those that were found."""
@@ -111,9 +109,8 @@ class Measure(NamedTuple):
     def over_time(self, run: xr.Dataset, times: Sequence[float]) -> list[Found]:
         """Measure a run at all times; from where a seed stopped on, it counts as diverged."""
         if self.quantity == DIAGNOSIS or ":" in self.quantity or self.quantity == DIVERGED:
-            raise UserError(
-                f"phase.measure: '{self.quantity}' is not known at every time: choose a quantity of a probe."
-            )
+            advice = "choose a quantity of a probe"
+            raise UserError(f"phase.measure: '{self.quantity}' is not known at every time: {advice}.")
         values, reached = self._values(run), run["time"].values
         found = []
         for time in times:
@@ -132,10 +129,8 @@ class Measure(NamedTuple):
         if found.dims == ("seed",):
             return found.values[:, None]
         if found.dims != ("seed", "time"):
-            raise UserError(
-                f"phase.measure: '{self.quantity}' has several numbers at each time: choose another quantity, or write "
-                "a function of your own as 'package.module:function'."
-            )
+            advice = "choose another quantity, or write a function of your own as 'package.module:function'"
+            raise UserError(f"phase.measure: '{self.quantity}' has several numbers at each time: {advice}.")
         return found.values
 
     def _judged(self, each: np.ndarray, ended: np.ndarray) -> Found:
@@ -172,15 +167,13 @@ class Measure(NamedTuple):
 
 def measure_of(given: Mapping[str, Any]) -> Measure:
     """Make the measure that a section ``phase`` describes."""
-    threshold, names, diverged = given.get("threshold"), given.get("names", ["below", "above"]), given.get("diverged")
+    threshold, names = given.get("threshold"), given.get("names", ["below", "above"])
+    value, diverged = given.get("value", "last"), given.get("diverged", DIVERGED)
     if threshold is not None and not is_number(threshold):
         raise UserError(f"phase.threshold: expected a number, not {short(threshold)}.")
     if not (isinstance(names, list) and len(names) == 2 and all(isinstance(one, str) for one in names)):
-        raise UserError(
-            "phase.names: expected a list of two names, of the regions below and above the threshold, not "
-            f"{short(names)}."
-        )
-    if diverged is not None and not isinstance(diverged, str):
+        wanted = "a list of two names, of the regions below and above the threshold"
+        raise UserError(f"phase.names: expected {wanted}, not {short(names)}.")
+    if not isinstance(diverged, str):
         raise UserError(f"phase.diverged: expected the name of a region, not {short(diverged)}.")
-    more = {} if diverged is None else {"diverged": diverged}
-    return Measure(given["measure"], given.get("value", "last"), threshold, (names[0], names[1]), **more)
+    return Measure(given["measure"], value, threshold, (names[0], names[1]), diverged)

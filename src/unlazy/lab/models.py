@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ Flows = Flow | Callable[[int], Flow] | None
 
 STEPS = 300  # of descent, where no horizon is given
 HORIZON = 100.0  # of other flows
+_OF_FUNCTION = ("__code__", "__closure__", "__defaults__", "__kwdefaults__")
 
 
 def checked_widths(widths: Sequence[int]) -> tuple[int, ...]:
@@ -48,7 +51,7 @@ def make_models(
         raise UserError(f"seeds = {seeds} is too small: choose at least 2, so that the spread over seeds is known.")
     data.check()
     _check_call(make)
-    models: list[Network] = []
+    models, call = [], f"make({width}, key)"
     for seed in range(seeds):
         one = jax.random.fold_in(jax.random.fold_in(as_key(key), seed), width)
         try:
@@ -57,11 +60,14 @@ def make_models(
             raise
         except Exception as error:
             said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise UserError(f"make({width}, key) failed ({said}): call it alone to see where.") from error
+            raise UserError(f"{call} failed ({said}): call it alone to see where.") from error
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], Flow):
             made, flow = made
-        models.append(_network(made, f"make({width}, key)"))
-    data = _fitting(models[0], data, f"make({width}, key)")
+        models.append(_network(made, call))
+    precisions = {leaf.dtype for leaf in jax.tree.leaves(split_trained(models[0])[0])}
+    data = data.astype(precisions.pop()) if len(precisions) == 1 else data
+    if not np.isfinite(np.asarray(models[0](data.x))).all():
+        raise UserError(f"The model that {call} returned has outputs that are NaN or infinite before training.")
     chosen = Descent(rate=0.1) if flow is None else flow if isinstance(flow, Flow) else flow(width)
     if not isinstance(chosen, Flow):
         raise UserError(f"flow is {short(chosen)}, not a flow: give one such as unlazy.Descent(rate=0.1).")
@@ -78,23 +84,25 @@ def _check_call(make: Make) -> None:
         signature.bind(64, jax.random.key(0))
     except TypeError as error:
         name = getattr(make, "__name__", type(make).__name__)
-        raise UserError(
-            f"{name}{signature} cannot be called as make(width, key) ({error}): give a function of a width and a key."
-        ) from None
+        what = f"{name}{signature} cannot be called as make(width, key) ({error})"
+        raise UserError(f"{what}: give a function of a width and a key.") from None
+
+
+def wrapped(model: Any, what: str) -> Network:
+    """Return a network, or wrap another model as one; ``what`` names it in an error message."""
+    try:
+        return model if isinstance(model, Network) else wrap(model)
+    except UserError as error:
+        raise UserError(f"{what} cannot be diagnosed. {error}") from None
 
 
 def _network(made: Any, call: str) -> Network:
     if made is None:
         raise UserError(f"{call} returned nothing: end the function by `return model`.")
-    try:
-        network = made if isinstance(made, Network) else wrap(made)
-    except UserError as error:
-        raise UserError(f"What {call} returned cannot be diagnosed. {error}") from None
+    network = wrapped(made, f"What {call} returned")
     if not network.traceable:
-        raise UserError(
-            f"{call} returned a PyTorch module, which is trained in a loop of your own: "
-            "compare it before and after with diagnose(before, after, data)."
-        )
+        advice = "compare it before and after with diagnose(before, after, data)"
+        raise UserError(f"{call} returned a PyTorch module, which is trained in a loop of your own: {advice}.")
     leaves = jax.tree.leaves(split_trained(network)[0])
     if not sum(leaf.size for leaf in leaves):
         raise UserError(f"{call} returned a model without trained parameters: there is nothing to diagnose.")
@@ -103,37 +111,16 @@ def _network(made: Any, call: str) -> Network:
     return network
 
 
-def _fitting(network: Network, data: Dataset, call: str) -> Dataset:
-    """Return the data in the precision of the model; raise an error if its outputs are not finite numbers."""
-    kinds = {leaf.dtype for leaf in jax.tree.leaves(split_trained(network)[0])}
-    data = data.astype(kinds.pop()) if len(kinds) == 1 else data
-    if not np.isfinite(np.asarray(network(data.x))).all():
-        raise UserError(f"The model that {call} returned has outputs that are NaN or infinite before training.")
-    return data
-
-
 # ---------------------------------------------------------------- one width after another
 
 
 class Measured(NamedTuple):
-    """What was measured at each width.
+    """What was measured at each width."""
 
-    Attributes
-    ----------
-    rows
-        The measurements of each width that was finished.
-    model
-        The name of the model.
-    flow
-        The flow that trained it at the first width.
-    interrupted
-        What to tell the user about an interruption; empty if there was none.
-    """
-
-    rows: list[Any]
-    model: str
-    flow: Flow
-    interrupted: str
+    rows: list[Any]  # of each width that was finished
+    model: str  # its name
+    flow: Flow  # at the first width
+    interrupted: str  # what to tell the user about an interruption; empty if there was none
 
 
 def over_widths(
@@ -150,23 +137,16 @@ def over_widths(
 ) -> Measured:
     """Make and measure the models of each width; Ctrl-C ends it after the widths that are finished.
 
-    Parameters
-    ----------
-    measure
-        Function of the models of one width, their flow, the data in their precision and a listener to progress; it
-        returns plain numbers, lists and dictionaries.
-    make, data, widths, flow, seeds, key, progress
-        As in `diagnose_widths`.
-    saved
-        File in which the measurements of finished widths are kept until all are finished. A later call takes from it
-        what was measured with the same function (the source of its package included), parameters, flow and data.
-    *settings
-        Whatever else the measurements depend on.
+    ``measure`` takes the models of one width, their flow, the data in their precision and a listener to progress; it
+    returns plain numbers, lists and dictionaries. The next arguments are those of `diagnose_widths`. From the file
+    ``saved`` a later call takes what was measured with the same function (the source of its package included),
+    parameters, flow, data, and ``settings``, which are whatever else the measurements depend on.
     """
     path, known, marks = None if saved is None else Path(saved), {}, []
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = _read(path)
+        with contextlib.suppress(OSError, ValueError):  # missing or damaged: nothing is known
+            known, _ = read_sealed(path)
     rows, name, first = [], "", None
     with bar(progress, "width ") as report:
         for place, width in enumerate(widths):
@@ -203,14 +183,6 @@ def _interrupted(widths: Sequence[int], place: int, path: Path | None) -> str:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return the saved measurements; a file that is missing or damaged holds none."""
-    try:
-        return read_sealed(path)[0]
-    except (OSError, ValueError):
-        return {}
-
-
 def _mark(make: Make, networks: list[Network], flow: Flow, data: Dataset, settings: tuple[Any, ...]) -> str:
     """Return a digest of everything that the measurements at one width depend on."""
     described = Description()
@@ -240,28 +212,17 @@ def _same(one: Any, other: Any, depth: int = 8) -> bool:
         return True
     if type(one) is not type(other) or not depth:
         return False
-    if isinstance(one, types.FunctionType):
-        cells = [[cell.cell_contents for cell in function.__closure__ or ()] for function in (one, other)]
-        rest = [(function.__defaults__, function.__kwdefaults__) for function in (one, other)]
-        return (
-            one.__code__ is other.__code__
-            and _same(cells[0], cells[1], depth - 1)
-            and _same(rest[0], rest[1], depth - 1)
-        )
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(_same(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+    if isinstance(one, types.CellType):
+        return _same(one.cell_contents, other.cell_contents, depth)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[name], other[name], depth - 1) for name in one)
-    if isinstance(one, jax.Array | np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    if hasattr(one, "__dataclass_fields__") and not isinstance(one, eqx.Module):
-        return all(_same(getattr(one, name), getattr(other, name), depth - 1) for name in one.__dataclass_fields__)
-    return bool(jax.tree.structure(one) == jax.tree.structure(other)) and _equal(one, other)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
-    return all(np.array_equal(a, b) if eqx.is_array(a) else bool(a == b) for a, b in leaves)
+    if isinstance(one, types.FunctionType):
+        one, other = ([getattr(function, name) for name in _OF_FUNCTION] for function in (one, other))
+    elif dataclasses.is_dataclass(one) and not isinstance(one, eqx.Module):
+        one, other = ([getattr(each, part.name) for part in dataclasses.fields(each)] for each in (one, other))
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(_same(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+    return bool(eqx.tree_equal(one, other))
 
 
 def train(

@@ -18,6 +18,7 @@ from unlazy._plain import finite_or_none, is_count, is_number
 from unlazy.lab.answers import Saved
 from unlazy.lab.axes import key_of
 from unlazy.lab.expressions import Expression
+from unlazy.lab.manifest import words
 from unlazy.lab.measures import Found, Measure, measure_of
 from unlazy.lab.recipe import Recipe, read_table
 from unlazy.lab.refinement import Cell, Place, refine
@@ -36,7 +37,7 @@ _SECTION = ("x", "y", "measure", "value", "threshold", "names", "diverged", "the
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """The question that a phase diagram answers.
+    """What a phase diagram shows: a quantity of runs over two fields of a recipe.
 
     Attributes
     ----------
@@ -119,7 +120,8 @@ class Phase:
             for name in ("measure", "x", "y", "value", "theory"):
                 if not isinstance(given.get(name, ""), str) or (name == "measure" and name not in given):
                     raise UserError(f"phase.{name}: expected a text, not {short(given.get(name))}.")
-            return cls(sweep, measure_of(given), **{name: given[name] for name in _ANSWERED if name in given})
+            options = {name: given[name] for name in ("x", "y", "theory", "coarse") if name in given}
+            return cls(sweep, measure_of(given), **options)
 
     def file_name(self) -> str:
         """Return a name for the file of its result, which differs if what is measured or its grid differs."""
@@ -143,6 +145,11 @@ class Phase:
             return [float(one) for one in self._grids[0] if one > 0]
         found = self.sweep.axes()[field]
         return sorted(found) if all(map(is_number, found)) else found
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of points along x and y."""
+        return len(self.values(self.x)), len(self.values(self.y))
 
     @property
     def line(self) -> Callable[[Any, Any], Any] | None:
@@ -179,9 +186,6 @@ class Phase:
         return found
 
 
-_ANSWERED = ("x", "y", "theory", "coarse")
-
-
 @dataclasses.dataclass(frozen=True)
 class PhaseDiagram(Saved):
     """A map of regions over two fields.
@@ -189,7 +193,7 @@ class PhaseDiagram(Saved):
     Attributes
     ----------
     phase
-        The question.
+        What was computed.
     found
         What was found at the computed points, by place.
     cells
@@ -207,7 +211,7 @@ class PhaseDiagram(Saved):
     @property
     def shape(self) -> tuple[int, int]:
         """The number of points along x and y."""
-        return len(self.phase.values(self.phase.x)), len(self.phase.values(self.phase.y))
+        return self.phase.shape
 
     @property
     def names(self) -> list[str]:
@@ -287,11 +291,10 @@ class PhaseDiagram(Saved):
         rows = []
         for (i, j), one in sorted(self.found.items()):
             value = f"{one.value:.4g}" if np.isfinite(one.value) else ""
-            rows.append((_shown(xs[i]), _shown(ys[j]), value, one.region))
+            rows.append((words(xs[i]), words(ys[j]), value, one.region))
         return [self.phase.x, self.phase.y, self.phase.measure.quantity, "region"], rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
         phase, measure = self.phase, self.phase.measure
         points = [
             {"place": list(place), "value": finite_or_none(one.value), "region": one.region}
@@ -329,17 +332,13 @@ class PhaseDiagram(Saved):
         return f"PhaseDiagram({self.phase.x} x {self.phase.y}: {', '.join(self.names)}; {self.summary()})"
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     """Compute a phase diagram: first a coarse grid, then only cells that the boundary crosses.
 
     Parameters
     ----------
     phase
-        The question.
+        What to compute.
     lab
         The lab, which stores all runs.
     workers
@@ -352,7 +351,6 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     """
     recipes, found, done = phase.recipes(), {}, set()
     times = [phase.values(one) for one in (phase.x, phase.y) if one == TIME]
-    shape = len(phase.values(phase.x)), len(phase.values(phase.y))
 
     def evaluate(places: list[Place]) -> None:
         wanted = dict(recipes[place] for place in places)
@@ -369,5 +367,5 @@ def phase_diagram(phase: Phase, lab: Lab, workers: int = 1) -> PhaseDiagram:
     path, manifest = phase.sweep.manifest(lab.store)
     lab.store.prepare()
     manifest.write(path)
-    cells = refine(shape, phase.coarse, evaluate, lambda place: found[place].region if place in found else None)
+    cells = refine(phase.shape, phase.coarse, evaluate, lambda place: found[place].region if place in found else None)
     return PhaseDiagram(phase, found, cells, len(done), len({label for label, _ in recipes.values()}))

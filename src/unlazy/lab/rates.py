@@ -12,13 +12,13 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError, short
 from unlazy._plain import finite_or_none
+from unlazy._slopes import Slope, fit_slope
 from unlazy._terminal import Progress
 from unlazy._types import PRNGKey
 from unlazy.data import DataLike, Dataset, as_dataset
 from unlazy.flows import Descent
 from unlazy.lab.answers import Saved
 from unlazy.lab.models import Flows, Make, checked_widths, over_widths, part_of, train
-from unlazy.lab.slopes import Slope, fit_slope
 from unlazy.networks import Network, with_fields
 from unlazy.probes import TrainLoss
 
@@ -88,7 +88,6 @@ class RateTransfer(Saved):
         from unlazy.figures.style import seed_names
 
         figure, (axes,) = canvas()
-        diverged = False
         for index, (width, row) in enumerate(zip(self.widths, self.losses, strict=True)):
             colour, middle = ORDERED[index % len(ORDERED)], _medians(row)
             shown = np.where(np.isfinite(middle), middle, np.nan)
@@ -99,11 +98,10 @@ class RateTransfer(Saved):
                 failed = np.asarray(self.rates)[~np.isfinite(middle)]
                 place = {"transform": axes.get_xaxis_transform(), "color": colour}
                 axes.plot(failed, np.full(failed.size, 0.97 - 0.04 * index), "x", label=f"_{width}, diverged", **place)
-                diverged = True
             least = int(np.argmin(middle))
             axes.plot(self.rates[least], middle[least], "*", color=colour, markersize=13, label=f"_best at {width}")
         axes.set(xscale="log", yscale="log", xlabel="learning rate", ylabel="training loss")
-        if diverged:
+        if not np.isfinite(_medians(self.losses)).all():
             axes.plot([], [], "kx", label="diverged")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))  # hides no dots
         power = "" if np.isnan(self.best.exponent) else f" (best $\\propto m^{{{self.best.exponent:.2f}}}$)"
@@ -111,7 +109,6 @@ class RateTransfer(Saved):
         return fit(figure)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers and strings, for JSON."""
         losses = [[list(map(finite_or_none, one)) for one in row] for row in self.losses]
         answer = {"kind": "rate transfer", "answer": self.verdict, "reason": self.reason, "settings": self.settings}
         measured = {"rates": list(self.rates), "widths": list(self.widths), "losses": losses, "best": self.best.plain()}
@@ -145,12 +142,8 @@ def rate_transfer(
 
     Parameters
     ----------
-    make
-        As in `coordinate_check`.
-    data
-        The data to train on: a data set, or a tuple ``(x, y)`` or ``(x, y, x_test, y_test)`` of arrays.
-    widths
-        At least two widths.
+    make, data, widths, seeds, key, progress, saved
+        As in `diagnose_widths`; a flow that ``make`` returns must be a `Descent`.
     rates
         At least three increasing learning rates, each a constant factor larger than the one before.
     flow
@@ -158,8 +151,6 @@ def rate_transfer(
         ``rates``.
     steps
         Number of steps.
-    seeds, key, progress, saved
-        As in `diagnose_widths`.
     """
     data, widths, found = as_dataset(data), checked_widths(widths), tuple(float(rate) for rate in rates)
     if len(found) < 3 or min(found) <= 0 or list(found) != sorted(set(found)):

@@ -28,7 +28,6 @@ from unlazy.flows import Flow, Observe, OnlyAtEnd
 from unlazy.lab.sections import Section, build, explain, split
 from unlazy.networks import Network
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
 _LARGEST = 2**20  # bytes of a recipe
 _MOST_TIMES = 1_000_000
 _MOST_SEEDS = 10_000
@@ -224,10 +223,8 @@ def instantiate(recipe: Recipe, seeds: Sequence[int] | None = None) -> Experimen
         Some of its seeds; all if omitted.
     """
     if recipe.dtype == "float64" and not jax.config.read("jax_enable_x64"):
-        raise UserError(
-            "This recipe asks for float64, but JAX is set to 32 bits: "
-            'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32".'
-        )
+        advice = 'call jax.config.update("jax_enable_x64", True) first, or set dtype = "float32"'
+        raise UserError(f"This recipe asks for float64, but JAX is set to 32 bits: {advice}.")
     seeds = recipe.all_seeds if seeds is None else seeds
     flow, probes = build(recipe.flow, "flow", "flow"), build_probes(recipe)
     data, networks, keys = draw_data(recipe, seeds), [], []
@@ -266,10 +263,8 @@ def draw_data(recipe: Recipe, seeds: Sequence[int] | None = None) -> list[Datase
 
     Parameters
     ----------
-    recipe
-        The recipe.
-    seeds
-        Some of its seeds; all if omitted.
+    recipe, seeds
+        As for `instantiate`.
     """
     drawn_for = [recipe.seed if recipe.same_data else seed for seed in (recipe.all_seeds if seeds is None else seeds)]
     with jax.enable_x64(True):  # draws in 32 bits differ, and the result must not depend on the setting of JAX

@@ -7,7 +7,7 @@ its edges, belong to different regions. A region that lies inside one coarse cel
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from unlazy.figures.style import evenly
 
@@ -29,18 +29,14 @@ def refine(
     across, up = (evenly(count, coarse).tolist() for count in shape)
     cells: list[Cell] = [(a, b, c, d) for a, b in itertools.pairwise(across) for c, d in itertools.pairwise(up)]
     while True:
-        wanted = dict.fromkeys(corner for cell in cells for corner in _corners(cell) if region(corner) is None)
+        corners = (corner for a, b, c, d in cells for corner in itertools.product((a, b), (c, d)))
+        wanted = dict.fromkeys(corner for corner in corners if region(corner) is None)
         if wanted:
             evaluate(list(wanted))
         divided = [part for cell in cells for part in (_quarters(cell) if _mixed(cell, region) else [cell])]
         if divided == cells:
             return cells
         cells = divided
-
-
-def _corners(cell: Cell) -> Iterable[Place]:
-    a, b, c, d = cell
-    return (a, c), (a, d), (b, c), (b, d)
 
 
 def _mixed(cell: Cell, region: Callable[[Place], object | None]) -> bool:

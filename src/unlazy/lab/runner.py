@@ -84,12 +84,8 @@ class Lab:
 
         Parameters
         ----------
-        recipe
-            The recipe.
-        share
-            The fraction of it that is done.
-        note
-            What is being done, in a few words.
+        recipe, share, note
+            What the function ``tell`` of the lab is called with.
         """
         check()
         if self._told is not None:
@@ -167,10 +163,10 @@ class Lab:
         Returns
         -------
         Mapping
-            For each label the result of `run`, which is read when it is used. Recipes that differ in seeds and numbers
-            only share compiled calls; their results are those of `run` up to rounding. If recipes fail, the others are
-            run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops all of them, and the
-            same call continues.
+            For each label the result of `run`, which is read when it is used. Recipes that differ only in seeds and
+            floating-point numbers share compiled calls; their results are those of `run` up to rounding. If recipes
+            fail, the others are run to the end and stored, and then a `UserError` names those that failed. Ctrl-C stops
+            all of them, and the same call continues.
         """
         return schedule.run_all(self, recipes, workers, engine)
 

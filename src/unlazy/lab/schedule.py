@@ -2,7 +2,7 @@
 
 Claims in the store keep two workers from computing the same trajectory: a recipe that needs what another process is
 computing is tried again later. A task whose worker ends is tried again, in smaller parts if that happens repeatedly,
-until a run that ends its worker again and again is found, which is then not tried again.
+until the run that ends its workers is found, which is then not tried again.
 """
 
 from __future__ import annotations

@@ -75,9 +75,8 @@ def build(section: Section, kind: str | type, where: str, **given: Any) -> Any:
             if isinstance(kind, str):
                 return _registry.finish(kind, made, name)
             if not isinstance(made, base):
-                raise UserError(
-                    f"'{name}' made {article(type(made).__name__)}, where {article(noun_of(kind))} was expected."
-                )
+                other, wanted = article(type(made).__name__), article(noun_of(kind))
+                raise UserError(f"'{name}' made {other}, where {wanted} was expected.")
             return made
     except UserError:
         raise

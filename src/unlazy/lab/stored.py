@@ -48,7 +48,7 @@ def read_run(path: Path) -> xr.Dataset:
     except UserError:
         raise
     except Exception as error:  # whatever libraries raise on a damaged file
-        kind = "is cut short or damaged" if _is_hdf5(path) else "is not a stored run, or damaged in its first bytes"
+        kind = "is cut short or damaged" if h5py.is_hdf5(path) else "is not a stored run, or damaged in its first bytes"
         raise UserError(f"'{path}' {kind} ({type(error).__name__}): {again}") from None
     if CHECKSUM not in run.attrs:
         if "recipe" in run.attrs:
@@ -77,14 +77,6 @@ def _odd(run: xr.Dataset) -> str:
     if not isinstance(seconds, int | float | np.number) or not np.isfinite(seconds):
         return "its seconds are not a number"
     return ""
-
-
-def _is_hdf5(path: Path) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return file.read(8) == b"\x89HDF\r\n\x1a\n"
-    except OSError:
-        return False
 
 
 class _Inspection:
@@ -132,6 +124,18 @@ def read_runs(paths: Iterable[Path]) -> Iterator[tuple[Path, xr.Dataset]]:
                 skip(error)
             else:
                 yield path, run
+
+
+def newest(folder: Path, most: int) -> list[Path]:
+    """Return the stored runs of a folder that were written last, the newest first."""
+
+    def age(path: Path) -> float:
+        try:
+            return -path.stat().st_mtime
+        except OSError:  # it has just been replaced
+            return math.inf
+
+    return sorted(folder.glob("*.nc"), key=age)[:most]
 
 
 def statuses(run: xr.Dataset) -> list[str]:

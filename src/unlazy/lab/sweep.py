@@ -1,7 +1,7 @@
 """Sweeps: a recipe in which some fields take several values; docs/sweeps.md describes the file.
 
-A grid, lists that advance together, random draws and single points are the parts of a sweep, and all parts are combined
-with each other. A field that begins with ``variables.`` is not part of the recipe: derived fields are computed from it.
+A grid, zipped lists, random draws and individual points are the parts of a sweep, and all parts are combined with each
+other. A field that begins with ``variables.`` is not part of the recipe: derived fields are computed from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unlazy.lab.axes import Fields, key_of
 from unlazy.lab.expressions import Expression
 from unlazy.lab.fields import field_value, lists_in, with_field
 from unlazy.lab.made_by import provenance
-from unlazy.lab.manifest import SUFFIX, Entry, Manifest, words
+from unlazy.lab.manifest import SUFFIX, Entry, Manifest, distinct_words
 from unlazy.lab.recipe import Recipe, parse, read_table
 from unlazy.lab.sections import located
 from unlazy.lab.store import Store
@@ -154,9 +154,7 @@ class Sweep:
         given_by_others = {*sweep.fields, *sweep.derived} - {*sweep.inline, *grid}
         for field, _ in settings:
             if field in given_by_others:
-                raise UserError(
-                    f"{where}: '{field}' cannot be set, because the sweep gives its values: change the file."
-                )
+                raise UserError(f"{where}: '{field}' cannot be set, as the sweep gives its values: change the file.")
         return sweep
 
     @property
@@ -231,12 +229,11 @@ class Sweep:
         return {field: list(values.values()) for field, values in found.items()}
 
     def points(self) -> list[Point]:
-        """Return all points; a wrong field or value, or a point that is there twice, raises a `UserError`."""
+        """Return all points; a wrong field or value, or a point that occurs twice, raises a `UserError`."""
         if len(self) > self.limit:
-            raise UserError(
-                f"{self.where}: there are {len(self):,} points, more than the limit of {self.limit:,}: "
-                "take fewer values, or raise it with --limit or limit = ... in [sweep]."
-            )
+            advice = "take fewer values, or raise it with --limit or limit = ... in [sweep]"
+            limit = f"more than the limit of {self.limit:,}"
+            raise UserError(f"{self.where}: there are {len(self):,} points, {limit}: {advice}.")
         with located(self.where):
             return list(self._points)
 
@@ -310,27 +307,17 @@ class Sweep:
 
 def labels(points: Sequence[Fields]) -> list[str]:
     """Return a label for each point, from the ends of the fields' names, as short as possible."""
-    fields = list(points[0])
-    names = short_names(fields)
-    shown: dict[str, dict[str, str]] = {}
-    for field in fields:
-        values = {key_of(point[field]): point[field] for point in points}
-        texts = {key: words(value) for key, value in values.items()}
-        if len(set(texts.values())) < len(texts):  # more digits, so that they differ
-            texts = {key: value if isinstance(value, str) else repr(value) for key, value in values.items()}
-        shown[field] = texts
-    return [" ".join(f"{names[field]}={shown[field][key_of(one[field])]}" for field in fields) for one in points]
+    names = short_names(list(points[0]))
+    columns = [distinct_words([point[field] for point in points]) for field in names]
+    return [" ".join(map("{}={}".format, names.values(), row)) for row in zip(*columns, strict=True)]
 
 
 def short_names(fields: Sequence[str]) -> dict[str, str]:
     """Return, for each field, the shortest end of its name that no other field shares."""
-    return {field: _short_name(field, fields) for field in fields}
-
-
-def _short_name(field: str, fields: Sequence[str]) -> str:
-    parts = field.split(".")
-    for count in range(1, len(parts) + 1):
-        end = ".".join(parts[-count:])
-        if end != "kind" and sum(f".{one}".endswith(f".{end}") for one in fields) == 1:
-            return end
-    return field
+    found = {}
+    for field in fields:
+        parts = field.split(".")
+        ends = (".".join(parts[-count:]) for count in range(1, len(parts) + 1))
+        own = (end for end in ends if end != "kind" and sum(f".{one}".endswith(f".{end}") for one in fields) == 1)
+        found[field] = next(own, field)
+    return found

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._errors import UserError, suggest
-from unlazy._files import by_field, is_part, probe_names, recipe_table
+from unlazy._errors import UserError
+from unlazy._files import by_field, parts_of, probe_names, recipe_table
 from unlazy._plain import finite_or_none
 from unlazy.lab.manifest import SUFFIX, Manifest
 from unlazy.lab.stored import read_runs, statuses
@@ -52,14 +52,15 @@ def table(
         head = {"run": path.name, "name": str(run.attrs.get("name", path.stem))}
         read.append((head, _settings(run), _ends(run, each_seed)))
     if not read:
-        raise UserError(
-            f"None of {len(paths)} files could be read as a stored run: give files (.nc) of a folder of results."
-        )
+        advice = "give files (.nc) of a folder of results"
+        raise UserError(f"None of {len(paths)} files could be read as a stored run: {advice}.")
     names = list(dict.fromkeys(name for _, settings, _ in read for name in settings))
     if differing:
         names = [name for name in names if len({repr(settings.get(name)) for _, settings, _ in read}) > 1]
     known = list(dict.fromkeys(name for _, _, ends in read for end in ends for name in end))
-    columns = [name for name in known if name in _STATE] + _chosen([one for one in known if one not in _STATE], probes)
+    observed = [name for name in known if name not in _STATE]
+    chosen = parts_of(probes, observed, "No run has one number per seed for a probe") if probes else observed
+    columns = [name for name in known if name in _STATE] + chosen
     return [
         head | {name: settings.get(name) for name in names} | {name: end.get(name) for name in columns}
         for head, settings, ends in read
@@ -68,17 +69,6 @@ def table(
 
 
 _STATE = ("seed", "status", "time")
-
-
-def _chosen(known: list[str], probes: Sequence[str]) -> list[str]:
-    """Return the variables of some probes; ``kernel`` stands for ``kernel.drift`` and its siblings."""
-    found: dict[str, None] = {}
-    for probe in probes:
-        of_probe = [name for name in known if is_part(name, probe)]
-        if not of_probe:
-            raise UserError(f"No run has one number per seed for a probe '{probe}'. {suggest(probe, known)}")
-        found |= dict.fromkeys(of_probe)
-    return list(found) if probes else known
 
 
 def _ends(run: xr.Dataset, each_seed: bool) -> Rows:

@@ -156,12 +156,12 @@ def part_of(recipes: Mapping[str, Recipe], part: str) -> dict[str, Recipe]:
 
 
 def outline(recipe: Recipe) -> str:
-    """Return a digest of a recipe without its name, seeds and numbers other than whole ones."""
+    """Return a digest of a recipe without its name, its seeds and its floating-point numbers."""
     return hashlib.sha256(without_numbers(json.loads(recipe.json())).encode()).hexdigest()[:16]
 
 
 def without_numbers(table: dict[str, Any]) -> str:
-    """Return a table of a recipe as text, without names, seeds and numbers other than whole ones."""
+    """Return a table of a recipe as text, without names, seeds and floating-point numbers."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """Run recipes of one shape together: one compiled call trains the seeds of all of them.
 
-Recipes can share a call if their networks, data, methods and probes differ in numbers only. Every recipe keeps its own
+Recipes can share a call if their networks, data, methods and probes differ only in numbers. Every recipe keeps its own
 tracks, status, counters and checkpoint, and can be continued alone or among others. A run that shares a call has the
 same bits whichever runs it shares it with; alone, sums may be rounded in another order.
 """
@@ -61,8 +61,8 @@ class Member:
 def attempt_all(lab: Lab, recipes: Sequence[Recipe]) -> Outcomes:
     """Complete recipes that probably have one shape, as far as other processes are not computing them.
 
-    Those that cannot share a call with others are run one after another. Returned is, by digest of the recipe, True if
-    its result is stored, False if it is to be tried again later, or an error. A full disk raises a `FullDiskError`.
+    Those that cannot share a call with others are run one after another. Return, by digest of the recipe, True if its
+    result is stored, False if it is to be tried again later, or an error. A full disk raises a `FullDiskError`.
     """
     outcomes: Outcomes = {}
     waiting: list[tuple[Recipe, Identity]] = []

@@ -32,45 +32,21 @@ _SAME = 1e-12  # relative distance within which two times are one
 
 @dataclasses.dataclass
 class Track:
-    """What is stored of one trajectory.
+    """What is stored of one trajectory."""
 
-    Attributes
-    ----------
-    asked, reached
-        The requested times that were observed, and the times that were reached (whole steps of descent).
-    merged
-        Requested times that fall on the same step as another, each with the index of the other.
-    counters
-        Steps, rejected steps, gradient evaluations and estimated error up to each observed time.
-    status
-        The name of the `Status`; after the last time no other can be reached, unless `finished`.
-    last
-        The counters where the run ended.
-    method, seconds, made_by
-        The method, the computing time, and the versions and machine that computed the track.
-    observed
-        Observations, by digest of the probe and index of the time.
-    snapshots
-        Leaves of the trained parameters, by index of the time; names of arrays until they are read.
-    state
-        Leaves of the flow's state at the last time.
-    path
-        The file, if the track is stored.
-    """
-
-    asked: np.ndarray
-    reached: np.ndarray
-    merged: list[tuple[float, int]]
-    counters: dict[str, list[float]]
-    status: str
-    last: dict[str, float]
+    asked: np.ndarray  # the requested times that were observed
+    reached: np.ndarray  # the times that were reached (whole steps of descent)
+    merged: list[tuple[float, int]]  # requested times on the same step as another, each with the index of the other
+    counters: dict[str, list[float]]  # steps, rejected steps, evaluations and estimated error up to each observed time
+    status: str  # the name of the `Status`; after the last time no other can be reached, unless `finished`
+    last: dict[str, float]  # the counters where the run ended
     method: str
-    seconds: float
-    made_by: dict[str, str]
-    observed: dict[str, dict[int, Parts]]
-    snapshots: dict[int, list[np.ndarray] | Lazy]
-    state: list[np.ndarray] | Lazy
-    path: Path | None = None
+    seconds: float  # of computing
+    made_by: dict[str, str]  # versions and machine
+    observed: dict[str, dict[int, Parts]]  # by digest of the probe and index of the time
+    snapshots: dict[int, list[np.ndarray] | Lazy]  # leaves of the trained parameters, by index of the time
+    state: list[np.ndarray] | Lazy  # leaves of the flow's state at the last time
+    path: Path | None = None  # the file, if the track is stored
 
     @property
     def finished(self) -> bool:

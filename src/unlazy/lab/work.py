@@ -85,36 +85,18 @@ def _along(track: Track, identity: Identity, exact_end: bool) -> Plan:
 
 @dataclasses.dataclass
 class Worker:
-    """Carries out the plans of some seeds of a recipe, which run together.
-
-    Attributes
-    ----------
-    recipe, identity
-        The recipe.
-    seeds, plans
-        Seeds, and a plan for each; all plans have the same key.
-    snapshots
-        Space for snapshots of the trained parameters, in MiB per seed.
-    checkpoint
-        The file to which the state is written from time to time, and from which it is resumed.
-    resume
-        Whether an existing checkpoint is used.
-    listen
-        Called with the driver, the fraction done and the time.
-    driver, rows
-        The driver, and the rows of the seeds in it if it runs other recipes as well.
-    """
+    """Carries out the plans of some seeds of a recipe, which run together."""
 
     recipe: Recipe
     identity: Identity
     seeds: list[int]
-    plans: list[Plan]
-    snapshots: float
-    checkpoint: Path
-    resume: bool
+    plans: list[Plan]  # one for each seed; all have the same key
+    snapshots: float  # space for snapshots of the trained parameters, in MiB per seed
+    checkpoint: Path  # to which the state is written from time to time, and from which it is resumed
+    resume: bool  # whether an existing checkpoint is used
     listen: Listen
     driver: Driver | None = None
-    rows: list[int] | None = None
+    rows: list[int] | None = None  # of the seeds in the driver, if it runs other recipes as well
 
     def digest(self) -> str:
         """Return a digest of the work, so that the checkpoint of other work is not used."""

@@ -79,9 +79,8 @@ def _used(path: Path) -> tuple[list[dict[str, Any]], set[str]]:
             return [parse_toml(read_text(path))], set()
         except (OSError, ValueError) as error:
             raise UserError(f"'{path}' cannot be read as TOML ({error}): correct the file.") from None
-    raise UserError(
-        f"There is nothing to cite at '{path}': give a stored run (.nc), a record (.json) or a recipe (.toml)."
-    )
+    known = "a stored run (.nc), a record (.json) or a recipe (.toml)"
+    raise UserError(f"There is nothing to cite at '{path}': give {known}.")
 
 
 def _attributes(path: Path) -> dict[str, Any]:

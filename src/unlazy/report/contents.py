@@ -64,7 +64,7 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
     Parameters
     ----------
     paths
-        Folders of results, or single runs (.nc), records (.json) and sweeps (.sweep.json).
+        Folders of results, or individual runs (.nc), records (.json) and sweeps (.sweep.json).
     only
         If given, include only the panels with these keys and scales, and no other runs.
     """
@@ -89,10 +89,8 @@ def gather(paths: Sequence[Path], only: set[tuple[str, str]] | None = None) -> C
         elif path.suffix == ".nc" and path.is_file():
             alone.append(path)
         else:
-            raise UserError(
-                f"There are no results at '{path}': give a folder of results, a run (.nc), a record (.json) or a sweep "
-                "(.sweep.json)."
-            )
+            known = "a folder of results, a run (.nc), a record (.json) or a sweep (.sweep.json)"
+            raise UserError(f"There are no results at '{path}': give {known}.")
     if only is not None:
         contents.records = [record for record in contents.records if (record.panel, record.scale) in only]
         contents.diagnoses = alone = []

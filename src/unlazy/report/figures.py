@@ -163,6 +163,6 @@ def _rows(axes: Axes) -> Iterator[tuple[Any, Any, Any, Any, Any]]:
 
 
 def _name(label: object) -> str:
-    """Return the name of a curve, without the underscore of single seeds; empty if Matplotlib made the name."""
+    """Return the name of a curve, without the underscore of individual seeds; empty if Matplotlib made the name."""
     text = plain(str(label))
     return "" if text.startswith(("_child", "_nolegend")) else text.removeprefix("_")

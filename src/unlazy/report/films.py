@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from unlazy._files import is_part, recipe_table
+from unlazy._files import by_field, is_part, recipe_table
+from unlazy._plain import is_number
 from unlazy.figures.style import evenly
 
 Ticks = list[tuple[float, str]]  # position in pixels, and label
@@ -94,26 +96,14 @@ def _widest(runs: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """Of runs that differ in nothing but widths, choose the one with most neurons."""
     best: dict[str, tuple[float, str]] = {}
     for label, run in runs.items():
-        recipe = recipe_table(run.attrs.get("recipe")) | {"name": ""}
-        width = _strip(recipe.get("network"))
-        same = json.dumps(recipe, sort_keys=True)
+        fields = by_field(recipe_table(run.attrs.get("recipe")) | {"name": ""}, "recipe")
+        sizes = [fields.pop(name) for name in list(fields) if re.fullmatch(r"recipe\.network\b.*\.widths?", name)]
+        width = sum(size for one in sizes for size in (one if isinstance(one, list) else [one]) if is_number(size))
+        same = json.dumps(fields, sort_keys=True)
         if width >= best.get(same, (-1.0, ""))[0]:
             best[same] = (width, label)
     chosen = {label for _, label in best.values()}
     return {label: run for label, run in runs.items() if label in chosen}
-
-
-def _strip(network: Any) -> float:
-    """Remove the widths from a network's options, if it has any, and return their sum."""
-    total = 0.0
-    for name, value in list(network.items()) if isinstance(network, dict) else ():
-        if name in ("width", "widths"):
-            sizes = value if isinstance(value, list) else [value]
-            total += sum(float(size) for size in sizes if str(size).replace(".", "").isdigit())
-            del network[name]
-        else:
-            total += _strip(value)
-    return total
 
 
 # ---------------------------------------------------------------- what is filmed

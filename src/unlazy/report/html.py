@@ -60,7 +60,7 @@ def write_report(shown: Contents | Sequence[Record], path: Path) -> Path:
             break
     else:
         size = f"{len(text) / 2**20:.0f} MiB"
-        raise UserError(f"The report would take {size}: give fewer results, such as single records RUNS/panels/*.json.")
+        raise UserError(f"The report would take {size}: give fewer results, such as some records RUNS/panels/*.json.")
     with writing("The report", path, "choose another file"):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, text)

@@ -251,9 +251,8 @@ def read_record(path: Path) -> Record:
         if sealed:
             check_figure(figure, record.figure_sha256)
     except (ValueError, TypeError, AttributeError, LookupError, OSError) as error:
-        raise UserError(
-            f"'{path}' is not a complete record ({error}): delete it and reproduce the panel again."
-        ) from None
+        advice = "delete it and reproduce the panel again"
+        raise UserError(f"'{path}' is not a complete record ({error}): {advice}.") from None
     return msgspec.structs.replace(record, figure=figure, figure_sha256="")
 
 

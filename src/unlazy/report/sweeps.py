@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,11 +158,12 @@ class Swept:
     @property
     def summary(self) -> str:
         """The size of the sweep in words."""
-        stored, seeds = self.total - int(self.runs.attrs["missing"]), self.runs.sizes["seed"]
+        stored, count = self.total - int(self.runs.attrs["missing"]), self.runs.sizes["seed"]
+        seeds = f"{count} seed{'' if count == 1 else 's'}"
         named = [f"{one.name} ({len(one.values)} values)" for one in self.fields]
         shape = f"{'A grid over' if self.grid else 'Points that differ in'} {', '.join(named)}"
         runs = f"{stored:,} of {self.total:,} runs are stored" if stored < self.total else f"{stored:,} runs"
-        return f"{shape if named else 'One setting'}: {runs}, {seeds} seed{'' if seeds == 1 else 's'} each at most."
+        return f"{shape if named else 'One setting'}: {runs}, each with at most {seeds}."
 
     def data(self, frames: int) -> dict[str, Any]:
         """Return what the page's script draws."""
@@ -271,8 +273,7 @@ def _inferred(anchor: str, kind: str, paths: Sequence[Path], contents: Contents)
 def _verdicts(contents: Contents, digests: Sequence[str]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for one in verdicts(contents, dict(zip(digests, digests, strict=True))):
-        counts.setdefault(one["theorem"], {}).setdefault(one["verdict"], 0)
-        counts[one["theorem"]][one["verdict"]] += 1
+        counts.setdefault(one["theorem"], Counter())[one["verdict"]] += 1
     return counts
 
 

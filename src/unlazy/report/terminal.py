@@ -296,7 +296,7 @@ class Display:
         if share >= 1 and name in self.lines:
             self.bars.remove_task(self.lines.pop(name))
         done = sum(one >= 1 for one in self.shares.values())
-        words = f"{done} of {self.runs} runs done" + (f", {self.stored} of them before" if self.stored else "")
+        words = f"{done} of {self.runs} runs done" + (f", {self.stored} of them earlier" if self.stored else "")
         left, reached = self.runs - self.stored, sum(self.shares.values()) - self.stored
         self.bars.update(self.whole, total=max(left, 1e-9), completed=reached if left else 1e-9, note=words)
 

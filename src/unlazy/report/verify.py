@@ -90,11 +90,8 @@ def _in_use(why: str, process: Callable[[Any], Any] = lambda content: content) -
     return check
 
 
-def _part(path: Path) -> tuple[str, str]:
-    return LEFT, "a file that was being written when its process was killed; the next run removes it"
-
-
 _CONTINUES = "the same command continues from its last checkpoint"
+_PART = "a file that was being written when its process was killed; the next run removes it"
 _KINDS: tuple[tuple[str, str, Check], ...] = (
     ("run", "*.nc", _readable(read_run)),
     ("track", "trajectories/*.npz", _readable(tracks.check)),
@@ -105,7 +102,7 @@ _KINDS: tuple[tuple[str, str, Check], ...] = (
     ("certificates", "certificates/*.json", _readable(read_certificates, sealed=True)),
     ("record", "panels/*.json", _readable(read_record, sealed=True)),
     ("diagnosis", "diagnoses/*.json", _readable(read_diagnosis, sealed=True)),
-    ("temporary file", "**/.*.part", _part),
+    ("temporary file", "**/.*.part", lambda path: (LEFT, _PART)),
 )
 
 

@@ -33,7 +33,7 @@ from unlazy.figures.style import logarithmic
 from unlazy.flows import read_checkpoint
 from unlazy.lab import Note, notes, read_run
 from unlazy.lab.store import LIVE
-from unlazy.lab.stored import statuses
+from unlazy.lab.stored import newest, statuses
 from unlazy.report.html import render
 
 _FINISHED = 12  # runs that have ended, the newest first
@@ -117,8 +117,7 @@ def jobs(folder: Path, now: float | None = None) -> list[Job]:
     for path in sorted(folder.glob("*.checkpoint")):
         if path.stem.rpartition("-")[2] not in running:
             found.append(_interrupted(path))
-    done = sorted(folder.glob("*.nc"), key=_age)[:_FINISHED]
-    return found + [job for job in map(_done, done) if job is not None]
+    return found + [job for job in map(_done, newest(folder, _FINISHED)) if job is not None]
 
 
 def _running(note: Note, file: str, now: float) -> Job:
@@ -135,13 +134,6 @@ def _interrupted(path: Path) -> Job:
         return replace(job, clock=float(header["target"]), seconds=float(header["seconds"]))
     except Exception:  # whatever is in the file, which may come from anywhere
         return replace(job, state=UNREADABLE)
-
-
-def _age(path: Path) -> float:
-    try:
-        return -path.stat().st_mtime
-    except OSError:  # it has just been replaced
-        return math.inf
 
 
 def _done(path: Path) -> Job | None:
@@ -190,10 +182,8 @@ def serve(folder: Path, host: str, port: int, remote: bool, ready: Callable[[str
 def make_server(folder: Path, host: str = "127.0.0.1", port: int = 0, remote: bool = False) -> ThreadingHTTPServer:
     """Make a server that is bound but does not serve yet; port 0 is any free port."""
     if not remote and not _loopback(host):
-        raise UserError(
-            f"'{host}' can be reached from other machines, which could then see your runs: omit "
-            "--host, or add --remote to allow it."
-        )
+        advice = "omit --host, or add --remote to allow it"
+        raise UserError(f"'{host}' can be reached from other machines, which could then see your runs: {advice}.")
     jobs(folder)  # raises an error now if there is no such folder
     handler = type("Handler", (_Handler,), {"folder": folder, "remote": remote})
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
