@@ -248,7 +248,7 @@ def test_the_command_names_a_bad_file_and_goes_on(capsys, grid, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "'nowhere' is not a stored run: give a stored run (.nc), a folder of runs, or"),
+        (["nowhere"], "There is nothing at 'nowhere': give a stored run (.nc), a folder of runs, or"),
         (["FOLDER", "--probe", "trian-loss"], "probe 'trian-loss'. Did you mean 'train-loss'?"),
         (["FOLDER", "--csv", "FOLDER"], "which is a folder: give the name of a file, or -."),
         (["FOLDER", "--csv", "-", "--json"], "give one of them"),

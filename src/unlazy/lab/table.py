@@ -38,7 +38,8 @@ def files(given: Iterable[Path | str]) -> list[Path]:
             inside = [path]
         else:
             wanted = "a stored run (.nc), a folder of runs, or the list of a sweep's runs (.sweep.json)"
-            raise UserError(f"'{path}' is not a stored run: give {wanted}.")
+            problem = f"'{path}' is not a stored run" if path.exists() else f"There is nothing at '{path}'"
+            raise UserError(f"{problem}: give {wanted}.")
         found += inside
     return list(dict.fromkeys(found))
 
