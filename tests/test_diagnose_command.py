@@ -56,6 +56,25 @@ def test_a_model_of_another_package_is_diagnosed(call, tmp_path, check):
     assert "<svg" in shown.figure
 
 
+@pytest.mark.parametrize("name", ["points.npz", "points.csv", "points.csv.gz"])
+def test_data_may_be_a_file(call, tmp_path, monkeypatch, name):
+    from unlazy.lab import diagnosis
+
+    x = np.arange(12.0).reshape(4, 3)
+    y, path = x.sum(axis=1), tmp_path / name
+    np.savez(path, x=x, y=y) if name.endswith("npz") else np.savetxt(path, np.column_stack([x, y]), delimiter=",")
+    seen = []
+
+    def stopped(flow, models, data, *given):
+        seen.append(data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(diagnosis, "train", stopped)
+    assert call("outside.nets:make", "--data", str(path), *USUAL[3:])[0] == 130
+    np.testing.assert_array_equal(seen[0].x, x)
+    np.testing.assert_array_equal(seen[0].y, y)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("check", ["regime", "coordinates", "rates"])
 def test_ctrl_c_saves_and_the_same_command_continues(call, tmp_path, monkeypatch, check):

@@ -57,7 +57,8 @@ def diagnose(
     make
         The function, as `package.module:make`.
     data
-        The data set to train on: one that `unlazy list data` shows, or your own as `package.module:data`.
+        The data set to train on: one that `unlazy list data` shows, a file `.npz` or `.csv` (whose last column is the
+        target), or your own as `package.module:data`.
     check
         What to find out: the regime, whether the coordinates scale as in μP, or whether learning rates transfer.
     samples
@@ -90,7 +91,9 @@ def diagnose(
     from unlazy.flows import Descent
 
     use_cache()
-    section: dict[str, Any] = {"kind": data} | ({} if samples is None else {"n": samples})
+    form = next((one for one in ("npz", "csv") if data.removesuffix(".gz").endswith(f".{one}")), None)
+    section: dict[str, Any] = {"kind": form, "path": data} if form else {"kind": data}
+    section |= {} if samples is None else {"n": samples}
     function, drawn = load(make), lab.build(section, "data", "--data", key=0)
     name = make.replace(":", ".") + ("" if check == "regime" else f"-{check}")
     saved = out / "diagnoses" / f"{name}.part"
