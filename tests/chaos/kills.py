@@ -28,7 +28,9 @@ from unlazy.report.verify import verify
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 ASKED = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}  # the status if the command deals with signals
-USUAL = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130}}  # before it begins, or at its end
+# Before a command begins, or at its end: the last that Python does is to give both signals back to the system, which
+# ends the process by them. A shell shows that as 130 or 143 too.
+USUAL = {signal.SIGKILL: {-9}, signal.SIGTERM: {143, -15}, signal.SIGINT: {130, -2}}
 MOMENT = 0.5  # seconds of computing: a process that has ended of itself sooner had done its work when the signal came
 MOST = 12  # trials for each kill that is wanted: some commands end before their signal
 # Of all kills. "In a write": the process sends itself the signal in the midst of an operation on files. "Twice": a
