@@ -143,6 +143,8 @@ def _type(annotation: Any, member: Any, name: str) -> str:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", text)
+    text = re.sub(r"\b(?:Count|Natural)\b", "int", text)  # numbers with bounds, see `unlazy._types`
+    text = re.sub(r"\b(?:NotNegative|Positive|Share|OpenShare)\b", "float", text)
     return re.sub(r"\b(?:unlazy|typing|collections|jaxtyping|pathlib)(?:\.\w+)*\.(?=\w)", "", text)
 
 

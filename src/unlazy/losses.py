@@ -165,10 +165,6 @@ class CustomLoss(Loss):
     function: Callable[[Any, Any], Any] = eqx.field(static=True)
     reduction: Reduction = eqx.field(static=True, default="mean")
 
-    def __check_init__(self) -> None:
-        if not callable(self.function):
-            raise UserError(f"CustomLoss needs a function of outputs and targets, not {self.function!r}.")
-
     def check(self, y: Outputs) -> None:
         given = jax.ShapeDtypeStruct(np.shape(y), jnp.result_type(float))
         try:

@@ -389,12 +389,12 @@ def test_cross_entropy_classifies(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rate": 0.0}, "learning rate"),
+        ({"rate": 0.0}, "rate = 0.0 is not in range: give a number above 0"),
         ({"rate": np.nan}, "rate = nan"),
-        ({"batch": 0}, "at least one sample"),
-        ({"clip_norm": -1.0}, "clip_norm must be positive"),
-        ({"clip_sample": 0.0}, "clip_sample must be positive"),
-        ({"stop_loss": 0.0}, "stop_loss must be positive"),
+        ({"batch": 0}, "batch = 0 is not in range: give a number of at least 1"),
+        ({"clip_norm": -1.0}, "clip_norm = -1.0 is not in range"),
+        ({"clip_sample": 0.0}, "clip_sample = 0.0 is not in range"),
+        ({"stop_loss": 0.0}, "stop_loss = 0.0 is not in range"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(network, data, options, message):

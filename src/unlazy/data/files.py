@@ -20,7 +20,7 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
-from unlazy._types import KeyLike
+from unlazy._types import Count, KeyLike, Share
 from unlazy.data._base import Dataset, cut, divided, one_hot, reads
 
 Column = int | str
@@ -35,14 +35,14 @@ def csv(
     path: str,
     target: int | str | tuple[int | str, ...] = -1,
     inputs: tuple[int | str, ...] | None = None,
-    test: float = 0.0,
-    held_out: float = 0.0,
+    test: Share = 0.0,
+    held_out: Share = 0.0,
     standardise: bool = False,
     standardise_target: bool = False,
     classes: int | bool = False,
     header: bool | None = None,
     delimiter: str | None = None,
-    rows: int | None = None,
+    rows: Count | None = None,
     *,
     key: KeyLike = 0,
 ) -> Dataset:
@@ -101,8 +101,8 @@ def csv(
 @checked
 def npz(
     path: str,
-    test: float = 0.0,
-    held_out: float = 0.0,
+    test: Share = 0.0,
+    held_out: Share = 0.0,
     standardise: bool = False,
     standardise_target: bool = False,
     classes: int | bool = False,
@@ -169,11 +169,6 @@ def _cut_up(
 ) -> Dataset:
     """Split samples by the shares of the test and held-out sets, and standardise inputs and targets if asked to."""
     test, held_out = shares
-    for what, share in (("test", test), ("held_out", held_out)):
-        if not 0 <= share < 1:
-            raise UserError(
-                f"{what} = {share} is not a share of the samples: give a number from 0 up to 1, such as 0.2."
-            )
     if test + held_out >= 1:
         raise UserError(f"test = {test} and held_out = {held_out} leave no training samples: take smaller shares.")
     whole = Dataset(x, y if classes is False else one_hot(y, None if classes is True else int(classes)), name=name)

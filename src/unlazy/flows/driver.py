@@ -32,7 +32,7 @@ from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, Times, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, Recorded, RunState, Trajectory, inner_probe, named, only_at_end
 from unlazy.networks import Network, traced_numbers, with_fields
-from unlazy.probes.observation import Observe, Probe
+from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
@@ -181,8 +181,9 @@ class Driver:
             methods = [flow.resolve(networks[0], data[0])] * len(networks)
         method, probes = methods[0], named(probes)
         for probe in map(inner_probe, probes.values()):
-            for some in data if isinstance(probe, Probe) else ():
-                probe.check(some)
+            check_data = getattr(probe, "check", None)  # a plain function has none
+            for some in data if check_data else ():
+                check_data(some)
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for one, network, some in zip(methods, networks, data, strict=True):
             one.check(network, some)

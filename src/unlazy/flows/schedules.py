@@ -13,8 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
-from unlazy._types import Count, NotNegative, Positive, PyTree
-from unlazy.data import checks
+from unlazy._types import Count, Natural, NotNegative, Positive, PyTree
 
 
 class Schedule(Checked):
@@ -129,8 +128,7 @@ def _steps(given: Sequence[int]) -> np.ndarray:
     return steps
 
 
-def _epochs(given: int) -> np.ndarray:
-    checks.count("wait", given, 0)
+def _epochs(given: Natural) -> np.ndarray:
     return np.asarray(given, np.int32)
 
 

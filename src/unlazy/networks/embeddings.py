@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy._linalg import eigh
-from unlazy._types import PRNGKey
+from unlazy._types import Count, PRNGKey
 from unlazy.activations import Activation
 
 Points = Float[Array, "n d"]
@@ -139,15 +139,10 @@ class RandomPatches(Embedding):
         The filters; `draw` fills them in.
     """
 
-    filters: int = eqx.field(static=True, default=128)
-    patch: int = eqx.field(static=True, default=6)
-    grid: int = eqx.field(static=True, default=2)
+    filters: Count = eqx.field(static=True, default=128)
+    patch: Count = eqx.field(static=True, default=6)
+    grid: Count = eqx.field(static=True, default=2)
     weights: Float[Array, "..."] | None = None
-
-    def __check_init__(self) -> None:
-        if min(self.filters, self.patch, self.grid) < 1:
-            given = f"filters = {self.filters}, patch = {self.patch}, grid = {self.grid}"
-            raise UserError(f"{given}: each must be at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         channels, side = _image(inputs)
@@ -194,12 +189,8 @@ class Infinite(Embedding):
         σ of all layers; that of the network if omitted.
     """
 
-    depth: int = eqx.field(static=True, default=1)
+    depth: Count = eqx.field(static=True, default=1)
     activation: Activation | None = None
-
-    def __check_init__(self) -> None:
-        if self.depth < 1:
-            raise UserError(f"depth = {self.depth} is out of range: give a number of layers of at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Fix the activation; there are no weights to draw."""

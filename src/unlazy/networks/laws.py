@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
-from unlazy._types import PRNGKey
+from unlazy._types import NotNegative, PRNGKey
 
 Rows = Float[Array, "m d"]
 
@@ -57,12 +57,8 @@ class Normal(Law):
     >>> Normal(mean=(1.0, -1.0))  # two channels that start apart
     """
 
-    spread: float = eqx.field(static=True, default=1.0, converter=float)
+    spread: NotNegative = eqx.field(static=True, default=1.0, converter=float)
     mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
-
-    def __check_init__(self) -> None:
-        if not 0 <= self.spread < float("inf"):
-            raise UserError(f"spread = {self.spread:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         return self.spread * jax.random.normal(key, (rows, columns)) + jnp.asarray(_columns(self.mean, columns))[None]
@@ -82,12 +78,8 @@ class Uniform(Law):
         Mean: one number, or one per column.
     """
 
-    reach: float | None = eqx.field(static=True, default=None)
+    reach: NotNegative | None = eqx.field(static=True, default=None)
     mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
-
-    def __check_init__(self) -> None:
-        if self.reach is not None and not 0 <= self.reach < float("inf"):
-            raise UserError(f"reach = {self.reach:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         reach = fan_in**-0.5 if self.reach is None else self.reach

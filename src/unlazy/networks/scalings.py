@@ -5,13 +5,16 @@ scaling is these four numbers, with s_j = m^node, or node weights that differ fr
 """
 
 import abc
+from typing import Annotated
 
 import equinox as eqx
+import msgspec
 import numpy as np
 from scipy.special import zeta
 
 from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, short
+from unlazy._types import Count, OpenShare
 
 
 class NodeWeights(Checked):
@@ -42,11 +45,7 @@ class Zipf(NodeWeights):
         Exponent α.
     """
 
-    alpha: float
-
-    def __check_init__(self) -> None:
-        if not 0 < self.alpha < 1:
-            raise UserError(f"alpha = {self.alpha} is out of range: Zipf weights need 0 < alpha < 1 to be summable.")
+    alpha: OpenShare  # so that the weights are summable
 
     def first(self, m: int) -> np.ndarray:
         return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
@@ -65,11 +64,7 @@ class FirstNodes(NodeWeights):
         Number K of nodes.
     """
 
-    count: int
-
-    def __check_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"count = {self.count} is too small: give the weights of at least one node.")
+    count: Count
 
     def first(self, m: int) -> np.ndarray:
         return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
@@ -117,12 +112,8 @@ class Asymmetrical(Checked):
         Node weights λ̃.
     """
 
-    gamma: float
+    gamma: Annotated[float, msgspec.Meta(ge=0, le=1)]
     weights: NodeWeights
-
-    def __check_init__(self) -> None:
-        if not 0 <= self.gamma <= 1:
-            raise UserError(f"gamma = {self.gamma} is out of range: the symmetric share lies in [0, 1].")
 
     def variances(self, m: int) -> np.ndarray:
         """λ_{m,j} for j = 1..m."""

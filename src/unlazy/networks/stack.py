@@ -17,7 +17,7 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._linalg import norm
 from unlazy._memory import total
-from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
+from unlazy._types import Count, Outputs, PRNGKey, PyTree, Scalar
 from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -100,10 +100,10 @@ class MeanFieldStack(Network):
     def __init__(
         self,
         widths: tuple[Annotated[float, MAY_BE_INFINITE], ...],
-        inputs: int,
-        outputs: int | None = None,
+        inputs: Count,
+        outputs: Count | None = None,
         *,
-        ranks: int | tuple[int, ...] = 10,
+        ranks: Count | tuple[Count, ...] = 10,
         train: str | tuple[str, ...] = "ac",
         parameterisation: Parameterisation = "mean-field",
         activation: Activation | str | tuple[Activation | str, ...] = "relu",

@@ -9,15 +9,18 @@ hardly matters.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, suggest
 from unlazy._linalg import norm
+from unlazy._types import OpenShare, Share
 from unlazy.data import Dataset
 from unlazy.networks import Batch, Network
 from unlazy.probes.directions import (
@@ -48,11 +51,6 @@ def vectors_of(network: Network, layer: str | None = None, x: Batch | None = Non
     return {layer: found[layer]}
 
 
-def _check(threshold: float, floor: float) -> None:
-    if not (0 < threshold < 1 and 0 <= floor < 1):
-        raise UserError(f"threshold = {threshold}, floor = {floor}: choose 0 < threshold < 1 and 0 <= floor < 1.")
-
-
 class Condensation(Probe):
     """How far each layer has condensed, in a few numbers.
 
@@ -73,11 +71,8 @@ class Condensation(Probe):
     """
 
     layer: str | None = eqx.field(static=True, default=None)
-    threshold: float = eqx.field(static=True, default=0.95)
-    floor: float = eqx.field(static=True, default=0.0)
-
-    def __check_init__(self) -> None:
-        _check(self.threshold, self.floor)
+    threshold: OpenShare = eqx.field(static=True, default=0.95)
+    floor: Share = eqx.field(static=True, default=0.0)
 
     def __call__(self, obs: Observation) -> dict[str, Scalars]:
         layers = vectors_of(obs.network, self.layer, obs.x)
@@ -120,7 +115,7 @@ class OutgoingWeights(Probe):
         return {name: found[name].outgoing() for name in self.layers or found}
 
 
-def _plain(direction: Any) -> str | tuple[float, ...]:
+def _plain(direction: Any) -> Any:
     return direction if isinstance(direction, str) else tuple(map(float, direction))
 
 
@@ -141,17 +136,15 @@ class Alignment(Probe):
         The angle within which a vector counts as aligned.
     """
 
-    direction: str | tuple[float, ...] = eqx.field(static=True, default="leading", converter=_plain)
+    direction: Literal["leading", "ones"] | tuple[float, ...] = eqx.field(
+        static=True, default="leading", converter=_plain
+    )
     layer: str | None = eqx.field(static=True, default=None)
-    degrees: float = eqx.field(static=True, default=10.0)
+    degrees: Annotated[float, msgspec.Meta(gt=0, lt=90)] = eqx.field(static=True, default=10.0)
 
     def __check_init__(self) -> None:
-        if isinstance(self.direction, str) and self.direction not in ("leading", "ones"):
-            raise UserError(f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or numbers.")
         if not isinstance(self.direction, str) and self.layer is None:
             raise UserError("A direction given as numbers belongs to one layer: name that layer with the option layer.")
-        if not 0 < self.degrees < 90:
-            raise UserError(f"degrees = {self.degrees} is out of range: choose an angle between 0 and 90.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
         return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer, obs.x).items()}
@@ -190,10 +183,7 @@ class CosineMatrix(Probe):
     """
 
     layer: str | None = eqx.field(static=True, default=None)
-    threshold: float = eqx.field(static=True, default=0.95)
-
-    def __check_init__(self) -> None:
-        _check(self.threshold, 0.0)
+    threshold: OpenShare = eqx.field(static=True, default=0.95)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
         layers = vectors_of(obs.network, self.layer, obs.x)
@@ -218,7 +208,8 @@ class Reduced(NamedTuple):
     change: float
 
 
-def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95) -> Reduced:
+@checked
+def reduce(network: Network, layer: str, data: Dataset, threshold: OpenShare = 0.95) -> Reduced:
     """Merge the neurons of each cluster of a layer into one effective neuron, and measure the change of the outputs.
 
     The new neuron has the mean direction d of its cluster and r² = Σ_j |a_j| r_j³ / Σ_j |a_j| r_j, with r_j = <w_j, d>
@@ -237,7 +228,6 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
     threshold
         The |cos| from which on two neurons are in one cluster.
     """
-    _check(threshold, 0.0)
     vectors, neurons = vectors_of(network, layer)[layer], network.layers()[layer]
     sigma, h = neurons.activation, jnp.asarray(np.linspace(0.01, 3.0, 50))
     odd = sigma is not None and bool(jnp.allclose(sigma(-h), -sigma(h), rtol=1e-5))
