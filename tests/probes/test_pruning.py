@@ -219,7 +219,7 @@ def test_transfer_says_what_it_needs():
     for features in ((), (4, 2)):
         with pytest.raises(UserError, match="is not an increasing list of numbers"):
             Transfer(features=features)
-    with pytest.raises(UserError, match="features = .* in which each entry is in range: give a number of at least 1"):
+    with pytest.raises(UserError, match=r"features = .* in which each entry is in range: give a number of at least 1"):
         Transfer(features=(0, 1))
     with pytest.raises(UserError, match="hidden = 0 is not in range"):
         Transfer(hidden=0)
