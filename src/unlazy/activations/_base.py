@@ -135,6 +135,10 @@ class Activation(Checked):
         """E[σ'(u) σ'(v)] for the same Gaussian pair as in `dual`; this is also ∂/∂c of `dual` where σ is smooth."""
         return gaussian.dual(self.derivative, q1, q2, c)
 
+    def mean(self, q: Values) -> Values:
+        """E[σ(z)], z ~ N(0, q)."""
+        return gaussian.expectation(self, q)
+
     def moment(self, q: Values) -> Values:
         """E[σ(z)²], z ~ N(0, q)."""
         return self.dual(q, q, q)

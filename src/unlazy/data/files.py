@@ -117,16 +117,8 @@ def npz(
         The file, as `numpy.savez` writes it.
     test
         Share of the samples that become the test set, if the file contains none.
-    held_out
-        Share of the samples that become the held-out set.
-    standardise
-        Shift and scale each input to mean 0 and standard deviation 1 on the training samples.
-    standardise_target
-        The same for the targets.
-    classes
-        Number of classes if ``y`` holds class numbers, which become one-hot; true counts them.
-    key
-        Random key that draws the test and held-out sets.
+    held_out, standardise, standardise_target, classes, key
+        As for `csv`.
     """
     file = Path(path).expanduser()
     try:

@@ -44,13 +44,11 @@ class RungeKutta(GramMethod):
         The loss to descend.
     rtol, atol
         Relative and absolute tolerance.
-    max_steps
-        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
         Constant size of all steps; chosen by the tolerances if omitted.
     solver
         Any Runge-Kutta method of Diffrax.
-    coordinates, precision, memory, devices
+    max_steps, coordinates, precision, memory, devices
         As for `Exponential`.
     """
 

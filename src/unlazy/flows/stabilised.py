@@ -67,13 +67,9 @@ class Stabilised(OutputControlled):
     ----------
     loss
         The loss to descend.
-    tolerance
-        Largest error of a step in the outputs, relative to the targets.
-    max_steps
-        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
         Constant size of all steps, or what 100 stages allow if that is less; if left out, the tolerance decides.
-    coordinates, precision, memory, devices
+    tolerance, max_steps, coordinates, precision, memory, devices
         As for `Exponential`.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -357,11 +358,7 @@ def as_function(network: Network) -> tuple[Callable[[Any, Batch], Outputs], PyTr
     >>> apply, params, rates = as_function(network)
     >>> unlazy.kernels.leading_eigenvalues(apply, params, data.x, rates=rates)
     """
-    return _call, network, network.rates()
-
-
-def _call(network: Network, x: Batch) -> Outputs:
-    return network(x)
+    return operator.call, network, network.rates()
 
 
 def generic_kernel(

@@ -9,7 +9,8 @@ hardly matters.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -36,6 +37,8 @@ from unlazy.probes.directions import (
 from unlazy.probes.movement import layers_of
 from unlazy.probes.observation import Observation, Probe
 
+V = TypeVar("V")
+
 
 def vectors_of(network: Network, layer: str | None = None, x: Batch | None = None) -> dict[str, Vectors]:
     """Return the input weights of every layer's neurons, and single convolution kernels as ``<layer>-kernels``."""
@@ -44,11 +47,15 @@ def vectors_of(network: Network, layer: str | None = None, x: Batch | None = Non
         found[name], kernels = one.weights(), one.kernels()
         if kernels is not None:
             found[f"{name}-kernels"] = kernels
-    if layer is None:
-        return found
-    if layer not in found:
-        raise UserError(f"This network has no layer '{layer}'. {suggest(layer, found)}")
-    return {layer: found[layer]}
+    return _chosen(found, None if layer is None else (layer,))
+
+
+def _chosen(found: Mapping[str, V], layers: Sequence[str] | None) -> dict[str, V]:
+    """Return what was found of some layers, or of all."""
+    for layer in layers or ():
+        if layer not in found:
+            raise UserError(f"This network has no layer '{layer}'. {suggest(layer, found)}")
+    return {layer: found[layer] for layer in (found if layers is None else layers)}
 
 
 class Condensation(Probe):
@@ -91,9 +98,7 @@ class InputWeights(Probe):
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        if self.layers is None:
-            return vectors_of(obs.network, x=obs.x)
-        return {layer: vectors_of(obs.network, layer, obs.x)[layer] for layer in self.layers}
+        return _chosen(vectors_of(obs.network, x=obs.x), self.layers)
 
 
 class OutgoingWeights(Probe):
@@ -108,11 +113,7 @@ class OutgoingWeights(Probe):
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
-        found = layers_of(obs.network)
-        unknown = [name for name in self.layers or () if name not in found]
-        if unknown:
-            raise UserError(f"This network has no layer '{unknown[0]}'. {suggest(unknown[0], found)}")
-        return {name: found[name].outgoing() for name in self.layers or found}
+        return {name: layer.outgoing() for name, layer in _chosen(layers_of(obs.network), self.layers).items()}
 
 
 def _plain(direction: Any) -> Any:
@@ -176,10 +177,8 @@ class CosineMatrix(Probe):
 
     Parameters
     ----------
-    layer
-        The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
-    threshold
-        The |cos| from which on two vectors are in one cluster.
+    layer, threshold
+        As for `Condensation`.
     """
 
     layer: str | None = eqx.field(static=True, default=None)

@@ -143,10 +143,8 @@ def training_kernel(
         The network.
     data
         The data set.
-    samples
-        Number of training inputs, from the first on; all if omitted.
-    output
-        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    samples, output
+        As for `Observation.kernel`.
     x
         The training inputs as the network prepared them, if they are not those of ``data``.
     """
