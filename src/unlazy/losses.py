@@ -187,7 +187,7 @@ def _name(function: Any) -> str:
 
 
 def as_loss(value: Any) -> Loss:
-    """Make a loss of what a user gives.
+    """Convert a value to a loss.
 
     Parameters
     ----------

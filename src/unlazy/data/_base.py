@@ -306,7 +306,7 @@ def one_hot(labels: Any, classes: Count | None = None) -> Float[Array, "n classe
     labels
         Whole numbers from 0 on, of shape (n,), as a list, a NumPy array or a series of pandas.
     classes
-        Number of classes; one more than the largest label if left out.
+        Number of classes; one more than the largest label if omitted.
     """
     values = np.asarray(as_floats("The labels", labels), float)
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values != np.round(values)):

@@ -55,7 +55,7 @@ def csv(
     target
         Name or number (from 0; negative ones count from the end) of the target column, or several of them.
     inputs
-        Names or numbers of the input columns; all that are not targets if left out.
+        Names or numbers of the input columns; all that are not targets if omitted.
     test
         Share of the rows that become the test set.
     held_out
@@ -67,9 +67,9 @@ def csv(
     classes
         Number of classes if the target is a class number, which becomes one-hot; true counts them.
     header
-        Whether the first row holds names; if left out, it does where one of its cells is not a number.
+        Whether the first row holds names; if omitted, it does where one of its cells is not a number.
     delimiter
-        What separates cells; if left out, the one of comma, semicolon, tab and blank that the first row has most of.
+        What separates cells; if omitted, whichever of comma, semicolon, tab and blank the first row has most of.
     rows
         Read at most this number of rows.
     key

@@ -69,10 +69,11 @@ class Descent(GramMethod):
         Distribution from which each step draws ``batch`` new samples (ren2023 Appendix E); the data set is then used by
         probes only.
     then
-        A second optimiser, which takes over, with the same rate and schedule, ...
+        A second optimiser with the same rate and schedule, which takes over after the first epoch whose loss is below
+        ``switch_loss``.
     switch_loss
-        ... after the first epoch whose loss is below this. The loss of an epoch is the mean over its minibatches, each
-        before its step; without minibatches every step is an epoch.
+        That loss. The loss of an epoch is the mean over its minibatches, each before its step; without minibatches
+        every step is an epoch.
     stop_loss
         The run stops after an epoch whose loss is below this, with `Status.loss_reached`. The network then stays as it
         is: later times are observed, without further steps, on the network at which the run stopped.

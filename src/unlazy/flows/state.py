@@ -211,9 +211,9 @@ class Controller(NamedTuple):
     Attributes
     ----------
     power, safety
-        Steps are multiplied by safety (tolerance / error)^power,
+        Steps are multiplied by safety (tolerance / error)^power.
     least, most
-        but not by less or more than this.
+        The smallest and the largest factor by which a step is multiplied.
     """
 
     power: float

@@ -1,9 +1,9 @@
 """Networks: functions of a batch that know how fast each of their parameters learns.
 
-Family A is `TwoLayer`: a trained layer on an embedding, under a scaling, both of which are values to write down. Family
-B is `MeanFieldStack`: blocks of many neurons with narrow ends, whose parameters start from laws. Family C is `ConvNet`:
+Family A is `TwoLayer`: a trained layer on a fixed embedding, under a scaling with width. Family B is `MeanFieldStack`:
+blocks of many neurons with narrow ends, whose initial parameters are drawn from laws. Family C is `ConvNet`:
 convolutions from small initialisation. A `TangentModel` is the linearisation of any network, and a `TwoLayerLimit` the
-limit of infinitely many neurons of family A. `wrap` makes networks of models of other libraries.
+limit of infinitely many neurons of family A. `wrap` makes networks from models of other libraries.
 """
 
 # ruff: noqa: I001  (several names are imported in one line)

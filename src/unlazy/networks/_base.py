@@ -345,7 +345,7 @@ def example_data(
     return Dataset(x, y, x_test, y_test, name=name), several
 
 
-def as_function(network: Network) -> tuple[Callable[[Any, Batch], Outputs], PyTree, PyTree]:
+def as_function(network: Network) -> tuple[Callable[..., Outputs], PyTree, PyTree]:
     """Return a network as ``apply(params, x)``, ``params`` and ``rates``: what the functions of `unlazy.kernels` take.
 
     Parameters

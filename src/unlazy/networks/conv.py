@@ -43,7 +43,7 @@ class ConvNet(Network):
     kernel
         Side m of all kernels, or one for each layer.
     outputs
-        Number of outputs k; left out, f is a scalar.
+        Number of outputs k; if omitted, f is a scalar.
     image
         Shape (channel, height, width) of the inputs.
     activation

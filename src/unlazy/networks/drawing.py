@@ -1,4 +1,4 @@
-"""The blocks of a mean-field stack, drawn as they were written down."""
+"""How the blocks of a mean-field stack are drawn from its options."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def draw_blocks(
 ) -> tuple[AbstractBlock, ...]:
     """Draw the blocks of a stack with ``ends`` = (inputs, ranks, outputs).
 
-    Options are in the order of `_OPTIONS`: each is one value for all blocks, a tuple, or None for the usual one.
+    Options are in the order of `_OPTIONS`: each is one value for all blocks, a tuple, or None for the default.
     """
     count, mean_field = len(widths), parameterisation == "mean-field"
     laws = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
-    usual: dict[str, Any] = dict(zip(("features", "amplitude", "offset"), laws, strict=True))
+    defaults: dict[str, Any] = dict(zip(("features", "amplitude", "offset"), laws, strict=True))
     given = zip(_OPTIONS, options, strict=True)
     each: dict[str, tuple[Any, ...]] = {
-        name: _each_of(usual.get(name) if value is None else value, count, name) for name, value in given
+        name: _each_of(defaults.get(name) if value is None else value, count, name) for name, value in given
     }
     each["activation"] = tuple(map(as_activation, each["activation"]))
     sizes = [ends[0], *_checked_ranks(widths, ends[1]), ends[2] or 1]

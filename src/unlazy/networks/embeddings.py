@@ -1,6 +1,6 @@
 """Embeddings Φ: the fixed features on which a layer is trained (chen2022 eq. 3-5, App. H).
 
-An embedding is written down first and drawn later: ``RandomLayers((512,))`` says what it is, ``draw`` gives it weights.
+An embedding is specified first and drawn later: ``RandomLayers((512,))`` specifies it, and ``draw`` draws its weights.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Embedding(Checked):
     """A fixed map Φ from inputs to D features."""
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Give the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own.
+        """Return the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own.
 
         By default there is nothing to draw.
         """
@@ -220,9 +220,9 @@ class Anchored(Embedding):
     """A kernel on finitely many points P, as |P| features: Φ(x) = √|P| G(x, P) G(P, P)^(-1/2).
 
     On P itself Φ(x)·Φ(z) / D = G(x, z) exactly, so gradient flow on these features is the flow of the infinite network
-    seen on P. Elsewhere it is the best guess given P, the conditional mean of the Gaussian process h_j, and the kernel
-    is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry no feature
-    and are dropped.
+    restricted to P. Elsewhere it is the best prediction given P, the conditional mean of the Gaussian process h_j, and
+    the kernel is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry
+    no feature and are dropped.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class Anchored(Embedding):
         The points P.
     """
 
-    registered: ClassVar[bool] = False  # made by networks, never written down
+    registered: ClassVar[bool] = False  # made by networks, not by users
     kernel_of: Callable[[Points, Others], Gram]
     points: Points
     inverse_root: Float[Array, "p p"]

@@ -1,4 +1,4 @@
-"""Laws: what the parameters of a block are at the start. They are written down first and drawn later, with a key.
+"""Laws: the distributions of the initial parameters of a block. They are specified first and drawn later, with a key.
 
 A law fills a matrix with a row for each neuron. Rows are drawn one after the other, so that neurons are exchangeable.
 """
@@ -29,7 +29,7 @@ class Law(Checked):
 
     @abc.abstractmethod
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Give the matrix; ``fan_in`` is the number of terms that each parameter's product is summed with."""
+        """Return the matrix; ``fan_in`` is the number of terms that each parameter's product is summed with."""
 
     def column_means(self, columns: int, fan_in: int) -> np.ndarray | None:
         """Mean of each column, where it is known without drawing."""
@@ -73,7 +73,7 @@ class Uniform(Law):
     Parameters
     ----------
     reach
-        Half-width of the interval; 1/√fan-in, the usual start of linear layers, if omitted.
+        Half-width of the interval; 1/√fan-in, the usual initialisation of linear layers, if omitted.
     mean
         Mean: one number, or one per column.
     """
@@ -129,7 +129,7 @@ class Constant(Law):
 
 
 class Grid(Law):
-    """Rows spread evenly over the cube [low, high]^d without chance (aiad2026 Remark G.1): Halton's points.
+    """Rows spread evenly over the cube [low, high]^d, not at random (aiad2026 Remark G.1): Halton's points.
 
     The first n rows of a longer grid are the grid of n rows, so that a narrow network is part of a wide one.
 
@@ -187,12 +187,12 @@ class Tied(Law):
 class Eye(Law):
     """The identity: as amplitudes A = I a channel for each neuron, as features w_j = e_j a neuron for each channel.
 
-    Either makes a usual layer without low rank. The amplitudes I are for the standard parameterisation; in the
-    mean-field one a usual layer is a block of trained amplitudes followed by one of these features, without bias.
+    Either makes an ordinary layer, without low rank. The amplitudes I are for the standard parameterisation; in the
+    mean-field one an ordinary layer is a block of trained amplitudes followed by one of these features, without bias.
     """
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Give the features; as amplitudes the identity is not stored."""
+        """Return the features; as amplitudes the identity is not stored."""
         if rows != columns:
             raise UserError(f"The identity is square: {rows} neurons cannot have it as features of {columns} inputs.")
         return jnp.eye(rows)

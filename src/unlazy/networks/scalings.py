@@ -1,4 +1,4 @@
-"""Scalings: how the terms of a network shrink with its width, and how fast its weights may move.
+"""Scalings: how the terms of a network shrink with its width, and how fast its weights learn.
 
 With m neurons on D features, f(x) = Σ_j s_j a_j σ(D^feature w_j·Φ(x)) and w_j' = -m^rate D^feature_rate ∂L/∂w_j. A
 scaling is these four numbers, with s_j = m^node, or node weights that differ from neuron to neuron.
@@ -75,7 +75,7 @@ class FirstNodes(NodeWeights):
 
 
 class GivenNodes(NodeWeights):
-    """Weights that you write down; nodes beyond the end of the list get none.
+    """Given weights; nodes beyond the end of the list have the weight 0.
 
     Parameters
     ----------

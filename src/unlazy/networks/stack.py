@@ -78,7 +78,7 @@ class MeanFieldStack(Network):
     bias
         A law of its own for b, or False for none.
     amplitude
-        Law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` a usual layer without low rank.
+        Law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` an ordinary layer, without low rank.
     offset
         Law of c.
     skip
@@ -193,7 +193,7 @@ class MeanFieldStack(Network):
         return self.clip is not None
 
     def gradient(self, data: Dataset | Samples, loss: Loss) -> tuple[Scalar, PyTree]:
-        """Give the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
+        """Return the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
         if self.clip is None:
             return super().gradient(data, loss)
         first, second = self.blocks

@@ -50,7 +50,7 @@ class TwoLayer(Network):
     inputs
         Input dimension d.
     outputs
-        Number of outputs k; left out, f is a scalar. With k outputs the read-out a is an m x k matrix.
+        Number of outputs k; if omitted, f is a scalar. With k outputs the read-out a is an m x k matrix.
     activation
         σ: an activation, its name, or a plain function. Tanh by default.
     embedding

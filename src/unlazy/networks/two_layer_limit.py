@@ -56,7 +56,7 @@ class TwoLayerLimit(Network):
     inputs
         Input dimension d.
     outputs
-        Number of outputs k; left out, f is a scalar.
+        Number of outputs k; if omitted, f is a scalar.
     activation
         σ: an activation, its name, or a plain function. Tanh by default.
     embedding
