@@ -227,8 +227,10 @@ def test_stagnation_goes_on_where_a_run_is_extended(network, data):
     part = flow.extend(flow(network, data, [2000.0]), [8000.0])
     assert np.array_equal(whole.final.w, part.final.w)
     assert int(part.run_state.state.memory.reaction.level) == 1
-    with pytest.raises(UserError, match="must be positive numbers"):
+    with pytest.raises(UserError, match="each entry is in range: give a number above 0"):
         OnStagnation((1.0, 0.0))
+    with pytest.raises(UserError, match="empty list"):
+        OnStagnation(())
 
 
 def losses_by_hand(network, data, rate, epochs):

@@ -90,8 +90,10 @@ def test_zipf_weights_sum_to_one():
         (lambda: Zipf(1.2), "alpha = 1.2 is not in range: give a number above 0 and below 1"),
         (lambda: asymmetrical(1.5, Zipf(0.5)), "give a number of at least 0 and of at most 1"),
         (lambda: FirstNodes(0), "count = 0 is not in range: give a number of at least 1"),
-        (lambda: GivenNodes((-1.0,)), ">= 0"),
-        (lambda: RandomLayers(()), "a width of at least 1 for each layer"),
+        (lambda: GivenNodes((2.0, -1.0)), "each entry is in range: give a number of at least 0"),
+        (lambda: GivenNodes((0.0,)), "at least one of them positive"),
+        (lambda: RandomLayers(()), "a width for each layer"),
+        (lambda: RandomLayers((0,)), "each entry is in range: give a number of at least 1"),
         (lambda: Infinite(depth=0), "depth = 0 is not in range: give a number of at least 1"),
     ],
 )

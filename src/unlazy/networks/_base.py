@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -345,7 +344,7 @@ def example_data(
     return Dataset(x, y, x_test, y_test, name=name), several
 
 
-def as_function(network: Network) -> tuple[Callable[..., Outputs], PyTree, PyTree]:
+def as_function(network: Network) -> tuple[Callable[[Any, Batch], Outputs], PyTree, PyTree]:
     """Return a network as ``apply(params, x)``, ``params`` and ``rates``: what the functions of `unlazy.kernels` take.
 
     Parameters
@@ -358,7 +357,11 @@ def as_function(network: Network) -> tuple[Callable[..., Outputs], PyTree, PyTre
     >>> apply, params, rates = as_function(network)
     >>> unlazy.kernels.leading_eigenvalues(apply, params, data.x, rates=rates)
     """
-    return operator.call, network, network.rates()
+    return _call, network, network.rates()
+
+
+def _call(network: Network, x: Batch) -> Outputs:
+    return network(x)
 
 
 def generic_kernel(

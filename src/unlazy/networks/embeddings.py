@@ -92,13 +92,13 @@ class RandomLayers(Embedding):
         The weights Z_l; `draw` fills them in.
     """
 
-    widths: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+    widths: tuple[Count, ...] = eqx.field(static=True, converter=tuple)
     activation: Activation | None = None
     weights: tuple[Float[Array, "..."], ...] | None = None
 
     def __check_init__(self) -> None:
-        if not self.widths or min(self.widths) < 1:
-            raise UserError(f"widths = {list(self.widths)}: give a width of at least 1 for each layer, such as [1024].")
+        if not self.widths:
+            raise UserError("widths = []: give a width for each layer, such as [1024].")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Draw every entry of the layers' weights from N(0, 1)."""

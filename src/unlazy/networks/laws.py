@@ -143,8 +143,8 @@ class Grid(Law):
     high: float = eqx.field(static=True, default=1.0, converter=float)
 
     def __check_init__(self) -> None:
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise UserError(f"low = {self.low:g}, high = {self.high:g}: give two finite numbers, the smaller first.")
+        if not self.low < self.high:
+            raise UserError(f"low = {self.low:g}, high = {self.high:g}: give two numbers, the smaller first.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         """Lay out the points; the key is not used."""

@@ -14,7 +14,7 @@ from scipy.special import zeta
 
 from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, short
-from unlazy._types import Count, OpenShare
+from unlazy._types import Count, NotNegative, OpenShare
 
 
 class NodeWeights(Checked):
@@ -83,13 +83,11 @@ class GivenNodes(NodeWeights):
         Weights λ̃_1, λ̃_2, ..., at least one of them positive.
     """
 
-    weights: tuple[float, ...] = eqx.field(converter=tuple)
+    weights: tuple[NotNegative, ...] = eqx.field(converter=tuple)
 
     def __check_init__(self) -> None:
-        if not self.weights or min(self.weights) < 0 or not np.isfinite(self.weights).all() or sum(self.weights) == 0:
-            raise UserError(
-                f"weights = {short(self.weights)}: give a list of finite numbers >= 0, at least one of them positive."
-            )
+        if sum(self.weights) == 0:
+            raise UserError(f"weights = {short(self.weights)}: give a list of numbers, at least one of them positive.")
 
     def first(self, m: int) -> np.ndarray:
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
