@@ -403,10 +403,10 @@ WRONG = {
     ),
     "a number that its array cannot hold": (
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
-        "flow.max_steps: Expected 'int' <= 2147483647.",
+        "flow.max_steps: Expected 'int' <= 2147483647, got 1000000000000.",
     ),
     "too many seeds": ({"seeds": 10**7}, "seeds"),
-    "a value out of range": ({"data": {"kind": "random-labels", "n": -3}}, "data.n: Expected 'int' >= 1."),
+    "a value out of range": ({"data": {"kind": "random-labels", "n": -3}}, "data.n: Expected 'int' >= 1, got -3."),
     "a value that a member refuses": (
         {"data": {"kind": "orthogonal-clusters", "d": 1}},
         "data: d = 1 is too small: give a whole number of at least 2",
