@@ -111,7 +111,7 @@ class Descent(GramMethod):
             raise UserError("Adam and clipping depend on gradient sizes, which rescaled=True changes: omit rescaled.")
 
     def weights_only(self) -> str | None:
-        """Plain descent and momentum on fixed samples are the same in Gram coordinates, other options are not."""
+        """Plain descent and momentum on fixed samples are the same in Gram coordinates; other options are not."""
         if self.source is not None:
             return 'Gram coordinates exist for the training points only: fresh samples need coordinates = "weights".'
         linear = self.optimiser.linear and (self.then is None or self.then.linear)

@@ -27,7 +27,7 @@ _OPTIONS = ("loss", "tolerance", "max_steps", "coordinates", "precision", "memor
 _OURS = {kebab(one.__name__): one for one in (Exponential, Stabilised, RungeKutta)}
 _FINE = 1e-6  # below this a method of fifth order pays
 _MAX_OUTPUTS = 3000  # n k beyond which an eigendecomposition per step costs more than it saves
-_LARGE = 2.0**28  # m n² from which on single precision pays
+_LARGE = 2.0**28  # m n² above which single precision pays
 _SINGLE = 1e-5  # the finest tolerance that float32 products do not spoil
 
 

@@ -135,7 +135,7 @@ class OnStagnation(Schedule):
     Parameters
     ----------
     factors
-        The factors, the first one from the start on.
+        The factors, of which the first applies at the start.
     window
         Number of epochs in each of the two means.
     wait
@@ -249,7 +249,7 @@ def _within(name: str, layer: str) -> bool:
 
 
 class Piecewise(Schedule):
-    """One factor after another: ``factors[i]`` applies from ``steps[i-1]`` on, the first one from the start.
+    """One factor after another: the first applies from the start, and ``factors[i]`` from the step ``steps[i-1]``.
 
     Parameters
     ----------

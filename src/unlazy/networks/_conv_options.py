@@ -1,4 +1,4 @@
-"""Options of a convolutional network that make no network, or one that the precision cannot hold."""
+"""Checks of the options of a convolutional network."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +7,7 @@ from unlazy._errors import UserError
 
 
 def check_options(channels: tuple[int, ...], sides: tuple[int, ...], image: tuple[int, ...]) -> None:
-    """Refuse options that make no network."""
+    """Refuse options of which no network can be made."""
     if len(image) != 3:
         raise UserError(
             f"A convolutional network takes images (channel, height, width), not inputs of shape {tuple(image)}: "

@@ -156,7 +156,7 @@ def _each_of(value: T | tuple[T, ...], count: int, what: str) -> tuple[T, ...]:
 
 
 def _checked_ranks(widths: Sequence[float], ranks: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The ranks between blocks, after refusing what is not a stack."""
+    """Return the ranks between blocks; refuse widths that do not make a stack."""
     whole = [width for width in widths if not math.isinf(width)]
     if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
         raise UserError(f"A stack needs at least two blocks, each of a whole number of neurons, not {list(widths)}.")

@@ -134,7 +134,7 @@ class RandomPatches(Embedding):
     patch
         Side of a filter in pixels.
     grid
-        Responses are averaged over grid x grid regions, which makes D = filters x grid² features.
+        Responses are averaged over grid x grid regions, which gives D = filters x grid² features.
     weights
         The filters; `draw` fills them in.
     """

@@ -91,7 +91,7 @@ class Limit(AbstractBlock):
         return self.start(raw_columns(x)) + self.c[:, None]
 
     def rates(self) -> dict[str, float]:
-        """Before it has points only c can be named."""
+        """Return that of c: the rest is trained in the form of `FixedFeatures`."""
         return {letter: 1.0 for letter in self.train if letter == "c"}
 
     def kernel(self, x: b.Inputs, z: b.OtherInputs, up_x: b.Signals, up_z: b.OtherSignals) -> b.Overlap:

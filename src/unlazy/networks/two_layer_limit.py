@@ -79,7 +79,7 @@ class TwoLayerLimit(Network):
     start
         What the light part is at t = 0. ``"gaussian"``: √ρ times the Gaussian process of infinitely many nodes, drawn
         at the training and test points; elsewhere it is the conditional mean. ``"zero"``: nothing, as if the nodes came
-        in pairs that cancel. A number m: what is missing to the outputs of the `TwoLayer` network of width m with the
+        in pairs that cancel. A number m: the difference to the outputs of the `TwoLayer` network of width m with the
         same key, so that the limit starts from the function of that network and can be compared with it.
     key
         Random key, or a whole number as a seed.

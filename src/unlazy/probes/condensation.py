@@ -71,7 +71,7 @@ class Condensation(Probe):
     layer
         The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
     threshold
-        The |cos| from which on two vectors have the same direction.
+        Smallest |cos| of two vectors that count as one direction.
     floor
         Vectors shorter than this fraction of the longest, such as kernels on whose units a ReLU never opens, count in
         ``alive`` only.
@@ -225,7 +225,7 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: OpenShare = 0
     data
         Data set on whose training inputs the change is measured.
     threshold
-        The |cos| from which on two neurons are in one cluster.
+        Smallest |cos| of two neurons in one cluster.
     """
     vectors, neurons = vectors_of(network, layer)[layer], network.layers()[layer]
     sigma, h = neurons.activation, jnp.asarray(np.linspace(0.01, 3.0, 50))

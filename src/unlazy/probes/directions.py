@@ -52,7 +52,7 @@ def clusters(
     vectors
         Vectors as rows, shape (m, d).
     threshold
-        The |cos| from which on two vectors have the same direction.
+        Smallest |cos| of two vectors that count as one direction.
     signed
         Whether opposite vectors are two directions instead of one.
     alive

@@ -64,7 +64,7 @@ class FeaturePair(Probe):
     Parameters
     ----------
     neurons
-        Number of neurons, from the first on; all if omitted.
+        Number of neurons, counted from the first; all if omitted.
     """
 
     neurons: Count | None = eqx.field(static=True, default=None)
@@ -116,7 +116,7 @@ class TrainedNeurons(Probe):
     Parameters
     ----------
     neurons
-        Number of neurons of each block, from the first on; all if omitted.
+        Number of neurons of each block, counted from the first; all if omitted.
     """
 
     neurons: Count | None = eqx.field(static=True, default=None)
