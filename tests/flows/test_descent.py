@@ -273,7 +273,7 @@ def test_a_run_that_stops_can_be_extended(network, data):
         assert part.status is Status.loss_reached
         assert np.array_equal(part.final.w, whole.final.w)
         assert np.array_equal(part.observed["w"][0], whole.final.w)
-    with pytest.raises(UserError, match="same one"):
+    with pytest.raises(UserError, match="extended with the same value"):
         Descent(rate=0.5, stop_loss=1e-9).extend(whole, [30.0])
 
 
