@@ -36,7 +36,7 @@ def _all_there(app, env):
     import unlazy
 
     known = env.get_domain("py").objects
-    for package in unlazy._NAMES:
+    for package in filter(lambda name: inspect.ismodule(getattr(unlazy, name)), unlazy.__all__):
         module = importlib.import_module(f"unlazy.{package}")
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
         for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):

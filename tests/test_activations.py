@@ -274,6 +274,7 @@ def test_moment_and_expectation_are_scipy_integrals(sigma):
             return sum(integrate.quad(integrand, *part, epsabs=1e-12)[0] for part in ((-end, 0.0), (0.0, end)))
 
         assert sigma.moment(variances)[row] == pytest.approx(integral(2), rel=1e-10)
+        assert sigma.mean(variances)[row] == pytest.approx(integral(1), rel=1e-10, abs=1e-12)
         # A kink at 0 lies half-way between nodes: h²/24 times the jump of σ' times the density, with h = 17/255 √q.
         kink = 2 / 24 * (17 / 255) ** 2 * math.sqrt(q / (2 * math.pi)) if sigma.kinks else 0.0
         assert sigma.expectation(sigma, variances)[row] == pytest.approx(

@@ -28,7 +28,8 @@ TwoLayer(-1, 3, key=0) -> width = -1
 TwoLayer(NAN, 3, key=0) -> width
 TwoLayer(INF, 3, key=0) -> width
 TwoLayer(1j, 3, key=0) -> width
-TwoLayer(10**15, 3, key=0) -> GiB
+TwoLayer(10**15, 3, key=0) -> width
+TwoLayer(2**30, 2**20, key=0) -> GiB
 TwoLayer(4, 2.5, key=0) -> inputs
 TwoLayer(4, 0, key=0) -> input
 TwoLayer(4, 3, 0, key=0) -> output
@@ -93,7 +94,7 @@ MeanFieldStack((8.5, 8), 3, key=0) -> neurons
 MeanFieldStack(("8", 8), 3, key=0) -> widths
 MeanFieldStack((8, NAN), 3, key=0) -> widths
 MeanFieldStack((8, 8), 3, ranks=None, key=0) -> ranks
-MeanFieldStack((8, 8), 3, ranks=0, key=0) -> channel
+MeanFieldStack((8, 8), 3, ranks=0, key=0) -> ranks
 MeanFieldStack((8, 8), 3, train=1, key=0) -> train
 MeanFieldStack((8, 8), 3, train="xyz", key=0) -> xyz
 MeanFieldStack((8, 8), 3, features=1.0, key=0) -> features
@@ -204,7 +205,7 @@ Descent(optimiser="adam", schedule="constant")
 Descent(rate="a") -> rate
 Descent(rate=None) -> rate
 Descent(rate=1e-320) -> rate
-Descent(rate=0.0)(NET, DATA, [0, 1]) -> rate
+Descent(rate=0.0) -> rate
 Descent(rate=1e-12)(NET, DATA, [0, 1]) -> steps
 Descent(optimiser=None) -> optimiser
 Descent(optimiser="adamm") -> adamm
@@ -212,15 +213,15 @@ Descent(optimiser=optax.adam(0.1)) -> optimiser
 Descent(schedule=None) -> schedule
 Descent(schedule="cosine") -> steps
 Descent(batch=2.5) -> batch
-Descent(batch=0)(NET, DATA, [0, 1]) -> minibatch
+Descent(batch=0) -> batch
 Descent(clip_norm="a") -> clip_norm
-Descent(clip_norm=-1.0)(NET, DATA, [0, 1]) -> clip_norm
+Descent(clip_norm=-1.0) -> clip_norm
 Descent(stop_loss=NAN) -> stop_loss
 Descent(source=3) -> source
 Descent(loss="squard") -> squard
 Descent(coordinates="gram", optimiser="adam")(NET, DATA, [0, 1]) -> Adam
 Exponential(tolerance=1e-30)(NET, DATA, [0, 1]) -> tolerance
-Exponential(step=-1.0)(NET, DATA, [0, 1]) -> step
+Exponential(step=-1.0) -> step
 Exponential(loss="logistic")(NET, SIGNS, [0, 1]) -> quadratic
 RungeKutta(rtol=0.0, atol=0.0)(NET, DATA, [0, 1]) -> rtol
 RungeKutta(solver=3) -> solver

@@ -13,7 +13,8 @@ import pytest
 
 import unlazy
 
-MODULES = [*(f"unlazy.{name}" for name in unlazy._NAMES), "unlazy.theory.abc", "unlazy.theory.coupling"]
+PACKAGES = [name for name in unlazy.__all__ if inspect.ismodule(getattr(unlazy, name))]
+MODULES = [*(f"unlazy.{name}" for name in PACKAGES), "unlazy.theory.abc", "unlazy.theory.coupling"]
 
 
 def public():

@@ -13,26 +13,9 @@ The pipeline is data -> network -> flow -> trajectory -> probes -> panel -> figu
 # ruff: noqa: I001  (several names are imported in one line)
 from typing import TYPE_CHECKING
 
-# Packages, and the names of each that are offered here, all imported when they are first used: `unlazy --help` must not
-# wait for JAX.
-_NAMES = {
-    "activations": "",
-    "data": "Dataset",
-    "networks": "TwoLayer ConvNet MeanFieldStack TangentModel Identity Quadratic RandomLayers Infinite Scaling "
-    "mean_field ntk multilayer_mean_field asymmetrical Zipf wrap",
-    "kernels": "",
-    "losses": "Squared CrossEntropy Logistic",
-    "flows": "GradientFlow Descent Exponential RungeKutta Stabilised Linearised Trajectory Status Recorder",
-    "probes": "TrainLoss TestLoss FeatureMovement WeightMovement Kernel",
-    "theory": "",
-    "lab": "Lab Recipe diagnose",
-    "figures": "",
-    "papers": "",
-    "report": "",
-    "testing": "",
-}
-_HOMES = {name: f"unlazy.{package}" for package, names in _NAMES.items() for name in names.split()}
+from unlazy._listing import offered_lazily
 
+# Packages, and some names of each, all imported when they are first used: `unlazy --help` must not wait for JAX.
 if TYPE_CHECKING:
     __version__: str
     from unlazy import activations as activations, data as data, figures as figures, flows as flows, kernels as kernels
@@ -52,22 +35,14 @@ if TYPE_CHECKING:
     from unlazy.probes import FeatureMovement as FeatureMovement, Kernel as Kernel, TestLoss as TestLoss
     from unlazy.probes import TrainLoss as TrainLoss, WeightMovement as WeightMovement
 else:
-    __all__ = sorted([*_NAMES, *_HOMES], key=lambda name: (not name[0].isupper(), name))
+    __all__, _find = offered_lazily(__name__, __file__)
 
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+            return version("unlazy")
+        return _find(name)
 
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("unlazy")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in _NAMES:
-        return import_module(f"unlazy.{name}")
-    raise AttributeError(f"module 'unlazy' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted([*_NAMES, *_HOMES, "__version__"])
+    def __dir__() -> list[str]:
+        return sorted([*__all__, "__version__"])

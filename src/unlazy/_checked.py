@@ -14,6 +14,7 @@ import enum
 import functools
 import inspect
 import math
+import operator
 import sys
 import types
 import typing
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import AbstractArray
@@ -36,6 +36,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PLAIN = (str, bytes, bool, int, float, complex, dict, set, type(None))
 LISTS = (tuple, list, collections.abc.Sequence)
 MAY_BE_INFINITE = "may be infinite"  # Annotated[float, MAY_BE_INFINITE]
+_BOUNDS = (("of at least", "ge"), ("above", "gt"), ("of at most", "le"), ("below", "lt"))  # as `msgspec.Meta` has them
 
 
 class _Mismatch(Exception):
@@ -65,7 +66,7 @@ def checked(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = conform(function, args, kwargs)
+        args, kwargs = conform(wrapper, args, kwargs)
         return function(*args, **kwargs)
 
     return cast(F, wrapper)
@@ -240,22 +241,11 @@ def _number(value: Any, kind: type, infinite: bool = False) -> Any:
 def _in_range(value: Any, parts: tuple[Any, ...]) -> Any:
     """Check the bounds of `msgspec.Meta`, with which recipes are checked too."""
     for meta in parts:
-        if not isinstance(meta, msgspec.Meta):
-            continue
-        words = [
-            f"{word} {bound:g}"
-            for word, bound in (
-                ("of at least", meta.ge),
-                ("above", meta.gt),
-                ("of at most", meta.le),
-                ("below", meta.lt),
-            )
-            if bound is not None
-        ]
-        low = (meta.ge is None or value >= meta.ge) and (meta.gt is None or value > meta.gt)
-        high = (meta.le is None or value <= meta.le) and (meta.lt is None or value < meta.lt)
-        if not (low and high):
-            raise _Mismatch("in range", f"give a number {' and '.join(words)}")
+        bounds = [(word, test, getattr(meta, test, None)) for word, test in _BOUNDS]
+        given = [(word, test, bound) for word, test, bound in bounds if bound is not None]
+        if not all(getattr(operator, test)(value, bound) for _, test, bound in given):
+            wanted = " and ".join(f"{word} {bound:,}" for word, _, bound in given)
+            raise _Mismatch("in range", f"give a number {wanted}")
     return value
 
 

@@ -28,20 +28,32 @@ _SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # 
 FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
 
 
+def _homes(source: str) -> dict[str, str]:
+    """Return the names that a file imports as public names of its own (``import x as x``), and from where."""
+    imports = [node for node in ast.walk(ast.parse(Path(source).read_bytes())) if isinstance(node, ast.ImportFrom)]
+    return {one.name: str(node.module) for node in imports for one in node.names if one.asname}
+
+
+def offered(source: str) -> list[str]:
+    """Return ``__all__`` of a package, read from its file ``source``."""
+    return sorted(_homes(source), key=lambda name: (not name[0].isupper(), name))
+
+
 def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object]]:
     """Return ``__all__`` and ``__getattr__`` of a package that imports its names only ``if TYPE_CHECKING``.
 
     They are read from the file ``source`` of the package, and each is imported when it is first used.
     """
-    imports = [node for node in ast.walk(ast.parse(Path(source).read_bytes())) if isinstance(node, ast.ImportFrom)]
-    homes = {one.name: str(node.module) for node in imports for one in node.names if one.asname}
+    homes = _homes(source)
 
     def find(name: str) -> object:
-        if name in homes:
-            return getattr(importlib.import_module(homes[name]), name)
-        raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        if name not in homes:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        if homes[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(homes[name]), name)
 
-    return sorted(homes, key=lambda name: (not name[0].isupper(), name)), find
+    return offered(source), find
 
 
 def listing() -> Listing:
@@ -143,6 +155,8 @@ def _type(annotation: Any, member: Any, name: str) -> str:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:typing\.)?Annotated\[(\w+), [^\]]*\]", r"\1", text)
+    text = re.sub(r"\b(?:Count|Natural)\b", "int", text)  # numbers with bounds, see `unlazy._types`
+    text = re.sub(r"\b(?:NotNegative|Positive|Share|OpenShare)\b", "float", text)
     return re.sub(r"\b(?:unlazy|typing|collections|jaxtyping|pathlib)(?:\.\w+)*\.(?=\w)", "", text)
 
 

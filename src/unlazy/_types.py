@@ -20,8 +20,11 @@ KeyLike: TypeAlias = PRNGKey | UInt32[Array, "2"] | int | np.integer  # what `as
 
 # Numbers with bounds, which `unlazy._checked` and recipes check.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+OpenShare: TypeAlias = Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 __all__ = ["Array", "Float", "Inputs", "KeyLike", "Number", "OtherInputs", "Outputs", "PRNGKey", "PyTree", "Scalar"]
-__all__ += ["Count", "NotNegative", "Positive"]
+__all__ += ["Count", "Natural", "NotNegative", "OpenShare", "Positive", "Share"]

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
-from unlazy._errors import UserError
+from unlazy._errors import UserError, first_line
 from unlazy._registry import resolve
 from unlazy._types import Outputs, Scalar
 
@@ -96,10 +96,8 @@ class SoftmaxSquared(Loss):
 
     Parameters
     ----------
-    reduction
-        "mean" or "sum" over samples.
-    half
-        Whether the factor ½ is there.
+    reduction, half
+        As for `Squared`.
     """
 
     reduction: Reduction = eqx.field(static=True, default="mean")
@@ -165,18 +163,14 @@ class CustomLoss(Loss):
     function: Callable[[Any, Any], Any] = eqx.field(static=True)
     reduction: Reduction = eqx.field(static=True, default="mean")
 
-    def __check_init__(self) -> None:
-        if not callable(self.function):
-            raise UserError(f"CustomLoss needs a function of outputs and targets, not {self.function!r}.")
-
     def check(self, y: Outputs) -> None:
         given = jax.ShapeDtypeStruct(np.shape(y), jnp.result_type(float))
         try:
             made = jax.eval_shape(self.function, given, given)
         except Exception as error:
-            reason = " ".join(str(error).split())[:200]
             raise UserError(
-                f"The loss {_name(self.function)} fails on outputs and targets of shape {given.shape}: {reason}"
+                f"The loss {_name(self.function)} fails on outputs and targets of shape {given.shape} "
+                f"({first_line(error)}): give a function of two arrays of this shape."
             ) from error
         if getattr(made, "shape", None) != given.shape[:1]:
             raise UserError(
@@ -193,7 +187,7 @@ def _name(function: Any) -> str:
 
 
 def as_loss(value: Any) -> Loss:
-    """Make a loss of what a user gives.
+    """Convert a value to a loss.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ BAD = {
     "a header alone": ("a,y\n", {}, r"holds no rows of numbers"),
     "one column": ("1\n2\n", {}, r"needs input columns apart from its targets"),
     "target among inputs": ("a,y\n1,2\n", {"target": "y", "inputs": ("y",)}, r"needs input columns apart"),
-    "a share of 2": ("a,y\n1,2\n", {"test": 2.0}, r"test = 2\.0 is not a share"),
+    "a share of 2": ("a,y\n1,2\n", {"test": 2.0}, r"test = 2\.0 is not in range"),
     "no training": ("a,y\n1,2\n", {"test": 0.5, "held_out": 0.5}, r"leave no training samples"),
     "no test sample": ("a,y\n1,2\n3,4\n", {"test": 0.01}, r"test = 0\.01 of 2 samples is less than one sample"),
     "two delimiters": ("a,y\n1,2\n", {"delimiter": ",,"}, r"is not one character"),

@@ -115,7 +115,7 @@ def test_images_keep_their_axes(small_mnist, key):
         ({"n": 30, "n_held": 11}, "but 41 were asked for: take fewer"),
         ({"n_held": 40}, "but 41 were asked for"),
         ({"n_test": 31}, "30 test images"),
-        ({"n": 0}, "n = 0 is too small"),
+        ({"n": 0}, "mnist: n = 0 is not in range: give a number of at least 1"),
         ({"n_held": -1}, "n_held = -1"),
         ({"classes": (1, 1)}, "not a choice of classes"),
         ({"classes": (10,)}, "different numbers from 0 to 9"),

@@ -227,8 +227,10 @@ def test_stagnation_goes_on_where_a_run_is_extended(network, data):
     part = flow.extend(flow(network, data, [2000.0]), [8000.0])
     assert np.array_equal(whole.final.w, part.final.w)
     assert int(part.run_state.state.memory.reaction.level) == 1
-    with pytest.raises(UserError, match="must be positive numbers"):
+    with pytest.raises(UserError, match="each entry is in range: give a number above 0"):
         OnStagnation((1.0, 0.0))
+    with pytest.raises(UserError, match="empty list"):
+        OnStagnation(())
 
 
 def losses_by_hand(network, data, rate, epochs):
@@ -271,7 +273,7 @@ def test_a_run_that_stops_can_be_extended(network, data):
         assert part.status is Status.loss_reached
         assert np.array_equal(part.final.w, whole.final.w)
         assert np.array_equal(part.observed["w"][0], whole.final.w)
-    with pytest.raises(UserError, match="same one"):
+    with pytest.raises(UserError, match="extended with the same value"):
         Descent(rate=0.5, stop_loss=1e-9).extend(whole, [30.0])
 
 
@@ -389,12 +391,12 @@ def test_cross_entropy_classifies(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rate": 0.0}, "learning rate"),
+        ({"rate": 0.0}, "rate = 0.0 is not in range: give a number above 0"),
         ({"rate": np.nan}, "rate = nan"),
-        ({"batch": 0}, "at least one sample"),
-        ({"clip_norm": -1.0}, "clip_norm must be positive"),
-        ({"clip_sample": 0.0}, "clip_sample must be positive"),
-        ({"stop_loss": 0.0}, "stop_loss must be positive"),
+        ({"batch": 0}, "batch = 0 is not in range: give a number of at least 1"),
+        ({"clip_norm": -1.0}, "clip_norm = -1.0 is not in range"),
+        ({"clip_sample": 0.0}, "clip_sample = 0.0 is not in range"),
+        ({"stop_loss": 0.0}, "stop_loss = 0.0 is not in range"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(network, data, options, message):

@@ -164,7 +164,7 @@ def test_a_probe_that_cannot_look_is_noticed_before_the_run(network, data):
 
 
 def test_a_step_limit_that_fits_no_counter_is_refused():
-    with pytest.raises(UserError, match="from 1 to 2,147,483,647"):
+    with pytest.raises(UserError, match="give a number of at least 1 and below 2,147,483,648"):
         GradientFlow(max_steps=10**12)
 
 

@@ -140,9 +140,9 @@ def test_going_on_with_another_tolerance():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tolerance": 0.0}, "positive number"),
+        ({"tolerance": 0.0}, "tolerance = 0.0 is not in range: give a number above 0"),
         ({"tolerance": float("nan")}, "not a finite number"),
-        ({"memory": -1.0}, "positive number of GiB"),
+        ({"memory": -1.0}, "memory = -1.0 is not in range: give a number above 0"),
         ({"memory": 1e-6}, "allowed by `memory`"),
         ({"devices": 1000}, "devices = 1000 is not possible"),
         ({"precision": "mixed", "coordinates": "weights"}, "precision='mixed' is for Gram"),

@@ -146,7 +146,7 @@ def test_tolerances_out_of_reach_are_refused(data):
         ({"rtol": -1e-3}, "must be positive"),
         ({"rtol": float("nan")}, "rtol = nan"),
         ({"rtol": 1e-17, "atol": 1e-18}, "below rounding of float64"),
-        ({"step": 0.0}, "is not positive: give a positive size"),
+        ({"step": 0.0}, "step = 0.0 is not in range: give a number above 0"),
     ]:
         with pytest.raises(UserError, match=message):
             RungeKutta(**options)(SHALLOW, data, [1.0])

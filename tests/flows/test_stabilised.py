@@ -277,8 +277,8 @@ def test_other_ends_are_said():
     [
         ({"tolerance": 0.0}, "below rounding error"),
         ({"tolerance": float("nan")}, "not a finite number"),
-        ({"step": 0.0}, "is not positive"),
-        ({"step": -1.0}, "is not positive"),
+        ({"step": 0.0}, "step = 0.0 is not in range"),
+        ({"step": -1.0}, "step = -1.0 is not in range"),
         ({"step": float("nan")}, "not a finite number"),
     ],
 )

@@ -403,10 +403,14 @@ WRONG = {
     ),
     "a number that its array cannot hold": (
         {"flow": {"kind": "gradient-flow", "max_steps": 10**12}},
-        "flow: max_steps = 1000000000000 is out of range: give a whole number from 1 to 2,147,483,647",
+        "flow.max_steps: Expected 'int' <= 2147483647, got 1000000000000.",
     ),
     "too many seeds": ({"seeds": 10**7}, "seeds"),
-    "a value that a member refuses": ({"data": {"kind": "random-labels", "n": -3}}, "data: n = -3 is too small"),
+    "a value out of range": ({"data": {"kind": "random-labels", "n": -3}}, "data.n: Expected 'int' >= 1, got -3."),
+    "a value that a member refuses": (
+        {"data": {"kind": "orthogonal-clusters", "d": 1}},
+        "data: d = 1 is too small: give a whole number of at least 2",
+    ),
     "a value that a nested member refuses": (
         {"network": {**LAYER, "activation": {"kind": "leaky-relu", "slope": 3}}},
         "network.activation: The slope of a leaky ReLU is 3.0",

@@ -203,8 +203,8 @@ def test_vectors_and_their_lengths_are_the_same_to_the_limit():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clip": (1.0, -1.0, 1.0)}, "three positive bounds"),
-        ({"clip": (1.0, 1.0, 0.0)}, "three positive bounds"),
+        ({"clip": (1.0, -1.0, 1.0)}, "not in range: give a number above 0"),
+        ({"clip": (1.0, 1.0, 0.0)}, "not in range: give a number above 0"),
         ({"clip": TIGHT, "activation": Tanh()}, r"learner of its eq\. 1"),
         ({"width": math.inf, "activation": Tanh()}, "tied block of infinite width"),
         ({"width": math.inf, "offset": Constant(1.0)}, "tied block of infinite width"),

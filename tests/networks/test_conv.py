@@ -214,7 +214,7 @@ def test_recipes_know_convolutional_networks():
         ({"channels": (3, 3), "kernel": (3,)}, "2 layers and 1 kernel sizes"),
         ({"channels": (0,)}, "at least 1"),
         ({"channels": (3, 3), "kernel": 4}, "leave nothing of images of 6 x 5"),
-        ({"scale": 0.0}, "must be positive"),
+        ({"scale": 0.0}, "scale = 0.0 is not in range"),
     ],
 )
 def test_what_is_no_network_is_refused(options, words):

@@ -43,7 +43,7 @@ def test_what_is_no_image_is_refused():
         RandomPatches().draw(50, Relu(), key=jax.random.key(0))
     with pytest.raises(UserError, match="do not fit images of 4 x 4"):
         RandomPatches(patch=6).draw(16, Relu(), key=jax.random.key(0))
-    with pytest.raises(UserError, match="each must be at least 1"):
+    with pytest.raises(UserError, match="filters = 0 is not in range: give a number of at least 1"):
         RandomPatches(filters=0)
     with pytest.raises(UserError, match="no filters yet"):
         RandomPatches()(jnp.ones((1, 64)))

@@ -406,7 +406,7 @@ def test_recipes():
         ({"widths": (math.inf, 4), "train": "wa"}, "Only the first block can be infinite"),
         ({"widths": (math.inf, 4), "features": Uniform(1.0)}, "needs features"),
         ({"ranks": (2, 2)}, "2 values of ranks were given for 1 blocks"),
-        ({"ranks": 0}, "at least one input, channel and output"),
+        ({"ranks": 0}, "ranks = 0 is not in range: give a number of at least 1"),
         ({"train": "x"}, "other letters than a, w, b and c"),
         ({"train": ""}, "Nothing in this stack is trained"),
         ({"train": ("a", "a", "a")}, "3 values of train"),

@@ -87,12 +87,14 @@ def test_zipf_weights_sum_to_one():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Zipf(1.2), "0 < alpha < 1"),
-        (lambda: asymmetrical(1.5, Zipf(0.5)), r"\[0, 1\]"),
-        (lambda: FirstNodes(0), "at least one node"),
-        (lambda: GivenNodes((-1.0,)), ">= 0"),
-        (lambda: RandomLayers(()), "a width of at least 1 for each layer"),
-        (lambda: Infinite(depth=0), "number of layers of at least 1"),
+        (lambda: Zipf(1.2), "alpha = 1.2 is not in range: give a number above 0 and below 1"),
+        (lambda: asymmetrical(1.5, Zipf(0.5)), "give a number of at least 0 and of at most 1"),
+        (lambda: FirstNodes(0), "count = 0 is not in range: give a number of at least 1"),
+        (lambda: GivenNodes((2.0, -1.0)), "each entry is in range: give a number of at least 0"),
+        (lambda: GivenNodes((0.0,)), "at least one of them positive"),
+        (lambda: RandomLayers(()), "a width for each layer"),
+        (lambda: RandomLayers((0,)), "each entry is in range: give a number of at least 1"),
+        (lambda: Infinite(depth=0), "depth = 0 is not in range: give a number of at least 1"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(make, message):
@@ -116,7 +118,7 @@ def test_shapes_that_do_not_fit_are_named(key, x):
         network(x[:, :3])
     with pytest.raises(UserError, match=r"data\.flat"):
         network(x[:, :, None])
-    with pytest.raises(UserError, match="each must be at least 1"):
+    with pytest.raises(UserError, match="width = 0 is not in range: give a number of at least 1"):
         TwoLayer(0, D, key=key)
 
 

@@ -197,8 +197,8 @@ def test_as_many_nodes_are_heavy_as_the_tail_asks_for():
     ("options", "words"),
     [
         ({"scaling": mean_field}, "ntk"),
-        ({"heavy": -1, "scaling": MIXED}, "heavy = -1 is out of range"),
-        ({"tail": 0.0, "scaling": MIXED}, "tail = 0 is not positive"),
+        ({"heavy": -1, "scaling": MIXED}, "heavy = -1 is not in range"),
+        ({"tail": 0.0, "scaling": MIXED}, "tail = 0.0 is not in range"),
         ({"tail": 1e-12, "scaling": asymmetrical(0.5, Zipf(0.9))}, "larger one"),
         ({"start": "normal"}, "'gaussian', 'zero'"),
         ({"start": 10, "heavy": 20, "scaling": MIXED}, "at least the 20"),

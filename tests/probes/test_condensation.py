@@ -220,10 +220,10 @@ def test_every_layer_of_a_convolutional_network_is_seen():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Condensation(threshold=1.0), "choose 0 < threshold < 1"),
-        (lambda: Alignment("one"), "direction = 'one' is unknown"),
+        (lambda: Condensation(threshold=1.0), "threshold = 1.0 is not in range: give a number above 0 and below 1"),
+        (lambda: Alignment("one"), "direction = 'one' is not one of 'leading', 'ones'"),
         (lambda: Alignment((1.0, 0.0)), "name that layer with the option layer"),
-        (lambda: Alignment(degrees=90), "between 0 and 90"),
+        (lambda: Alignment(degrees=90), "degrees = 90 is not in range: give a number above 0 and below 90"),
         (
             lambda: look(Alignment((1.0, 0.0), "hidden"), layer(np.ones((2, DIM)))),
             "direction has 2 entries, but vectors of 'hidden' have 9",

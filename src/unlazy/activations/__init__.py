@@ -9,45 +9,17 @@
 A new activation is one final subclass of `Activation` in a public file of this package, or of a package of your own.
 """
 
-from typing import Any
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-from unlazy._registry import resolve
-from unlazy.activations._base import Activation, ActiveInterval
-from unlazy.activations.custom import Custom
-from unlazy.activations.gated import Gelu, Silu, Xtanh
-from unlazy.activations.polynomials import Cubic, Linear
-from unlazy.activations.rectifiers import LeakyRelu, Relu, Softplus
-from unlazy.activations.sigmoids import Erf, Sigmoid, Tanh
+from unlazy._listing import offered
+from unlazy.activations._base import Activation as Activation, ActiveInterval as ActiveInterval
+from unlazy.activations._base import as_activation as as_activation
+from unlazy.activations.custom import Custom as Custom
+from unlazy.activations.gated import Gelu as Gelu, Silu as Silu, Xtanh as Xtanh
+from unlazy.activations.polynomials import Cubic as Cubic, Linear as Linear
+from unlazy.activations.rectifiers import LeakyRelu as LeakyRelu, Relu as Relu, Softplus as Softplus
+from unlazy.activations.sigmoids import Erf as Erf, Sigmoid as Sigmoid, Tanh as Tanh
 
-__all__ = [
-    "Activation",
-    "ActiveInterval",
-    "Cubic",
-    "Custom",
-    "Erf",
-    "Gelu",
-    "LeakyRelu",
-    "Linear",
-    "Relu",
-    "Sigmoid",
-    "Silu",
-    "Softplus",
-    "Tanh",
-    "Xtanh",
-    "as_activation",
-]
-
-
-def as_activation(value: Any) -> Activation:
-    """Convert a value to an activation.
-
-    Parameters
-    ----------
-    value
-        An `Activation`; the name of one ("relu", "leaky-relu"), or "package.module:name"; or a plain elementwise
-        function such as ``jnp.sin``, which becomes `Custom`.
-    """
-    return resolve("activation", value)
-
-
-as_activation.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it converts values, and is not an activation itself
+if not TYPE_CHECKING:
+    __all__ = offered(__file__)

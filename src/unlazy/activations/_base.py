@@ -4,7 +4,7 @@ import abc
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError
+from unlazy._registry import resolve
 from unlazy.activations import gaussian
 from unlazy.activations.gaussian import Values
 
@@ -134,6 +135,10 @@ class Activation(Checked):
         """E[σ'(u) σ'(v)] for the same Gaussian pair as in `dual`; this is also ∂/∂c of `dual` where σ is smooth."""
         return gaussian.dual(self.derivative, q1, q2, c)
 
+    def mean(self, q: Values) -> Values:
+        """E[σ(z)], z ~ N(0, q)."""
+        return gaussian.expectation(self, q)
+
     def moment(self, q: Values) -> Values:
         """E[σ(z)²], z ~ N(0, q)."""
         return self.dual(q, q, q)
@@ -195,3 +200,15 @@ class Activation(Checked):
                 "σ' and without a kink inside, such as its attribute `active`."
             )
         return ActiveInterval(float(left), float(right), slope)
+
+
+def as_activation(value: Any) -> Activation:
+    """Convert a value to an activation.
+
+    Parameters
+    ----------
+    value
+        An `Activation`; the name of one ("relu", "leaky-relu"), or "package.module:name"; or a plain elementwise
+        function such as ``jnp.sin``, which becomes `Custom`.
+    """
+    return resolve("activation", value)

@@ -24,12 +24,20 @@ def _both_positive(rho: Values) -> Values:
     return (math.pi - jnp.arccos(rho)) / (2 * math.pi)
 
 
-class Relu(Activation):
-    """σ(h) = max(h, 0), with σ'(0) = 0."""
+class _Rectifier(Activation):
+    """The identity on the right, with a kink at 0."""
 
     lipschitz: ClassVar[float] = 1.0
     active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=1.0)
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def second_derivative(self, h: Values) -> Values:
+        """σ''(h) = 0."""
+        return jnp.zeros_like(h)
+
+
+class Relu(_Rectifier):
+    """σ(h) = max(h, 0), with σ'(0) = 0."""
 
     def __call__(self, h: Values) -> Values:
         return jax.nn.relu(h)
@@ -38,9 +46,9 @@ class Relu(Activation):
         """σ'(h) = 1 where h > 0, else 0."""
         return (h > 0).astype(h.dtype)
 
-    def second_derivative(self, h: Values) -> Values:
-        """σ''(h) = 0."""
-        return jnp.zeros_like(h)
+    def mean(self, q: Values) -> Values:
+        """√(q / 2π)."""
+        return jnp.sqrt(q / (2 * math.pi))
 
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernel of degree 1."""
@@ -53,7 +61,7 @@ class Relu(Activation):
         return jnp.where(scale > 0, _both_positive(rho), 0)
 
 
-class LeakyRelu(Activation):
+class LeakyRelu(_Rectifier):
     """σ(h) = h for h > 0 and σ(h) = ``slope`` · h for h < 0, with σ'(0) = 0.
 
     Parameters
@@ -63,10 +71,6 @@ class LeakyRelu(Activation):
     """
 
     slope: float = eqx.field(static=True, default=0.01, converter=float)
-
-    lipschitz: ClassVar[float] = 1.0
-    active: ClassVar[ActiveInterval] = ActiveInterval(0.0, 2.0, slope=1.0)
-    kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
     def __check_init__(self) -> None:
         if not -1 <= self.slope < 1:
@@ -83,9 +87,9 @@ class LeakyRelu(Activation):
         """σ'(h) = 1, slope or 0, by the sign of h."""
         return (h > 0).astype(h.dtype) + self.slope * (h < 0).astype(h.dtype)
 
-    def second_derivative(self, h: Values) -> Values:
-        """σ''(h) = 0."""
-        return jnp.zeros_like(h)
+    def mean(self, q: Values) -> Values:
+        """(1 - slope) √(q / 2π)."""
+        return (1 - self.slope) * jnp.sqrt(q / (2 * math.pi))
 
     def dual(self, q1: Values, q2: Values, c: Values) -> Values:
         """Arc-cosine kernels of degree 1, by σ(h) = (h)₊ - slope · (-h)₊."""

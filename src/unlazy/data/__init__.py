@@ -19,46 +19,20 @@ data set, write a function: recipes find every public function, in a public modu
 is annotated to return a ``Dataset``. `reads` declares which of its options name files.
 """
 
-from unlazy.data._base import DataLike, Dataset, Source, as_dataset, one_hot, reads, split
-from unlazy.data.download import at_hand
-from unlazy.data.files import csv, npz
-from unlazy.data.images import cifar10, digits, mnist
-from unlazy.data.synthetic import (
-    chirp,
-    cosine,
-    orthogonal_clusters,
-    quadratic_teacher,
-    random_labels,
-    single_index,
-    sphere_sine,
-    two_sided_step,
-)
-from unlazy.data.tabular import airfoil, concrete, energy, plant
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DataLike",
-    "Dataset",
-    "Source",
-    "airfoil",
-    "as_dataset",
-    "at_hand",
-    "chirp",
-    "cifar10",
-    "concrete",
-    "cosine",
-    "csv",
-    "digits",
-    "energy",
-    "mnist",
-    "npz",
-    "one_hot",
-    "orthogonal_clusters",
-    "plant",
-    "quadratic_teacher",
-    "random_labels",
-    "reads",
-    "single_index",
-    "sphere_sine",
-    "split",
-    "two_sided_step",
-]
+from unlazy._listing import offered
+from unlazy.data._base import DataLike as DataLike, Dataset as Dataset, Source as Source, as_dataset as as_dataset
+from unlazy.data._base import one_hot as one_hot, reads as reads, split as split
+from unlazy.data.download import at_hand as at_hand
+from unlazy.data.files import csv as csv, npz as npz
+from unlazy.data.images import cifar10 as cifar10, digits as digits, mnist as mnist
+from unlazy.data.synthetic import chirp as chirp, cosine as cosine, orthogonal_clusters as orthogonal_clusters
+from unlazy.data.synthetic import quadratic_teacher as quadratic_teacher, random_labels as random_labels
+from unlazy.data.synthetic import single_index as single_index, sphere_sine as sphere_sine
+from unlazy.data.synthetic import two_sided_step as two_sided_step
+from unlazy.data.tabular import airfoil as airfoil, concrete as concrete, energy as energy, plant as plant
+
+if not TYPE_CHECKING:
+    __all__ = offered(__file__)

@@ -304,9 +304,9 @@ def one_hot(labels: Any, classes: Count | None = None) -> Float[Array, "n classe
     Parameters
     ----------
     labels
-        Whole numbers from 0 on, of shape (n,), as a list, a NumPy array or a series of pandas.
+        Whole numbers, 0 or larger, of shape (n,), as a list, a NumPy array or a series of pandas.
     classes
-        Number of classes; one more than the largest label if left out.
+        Number of classes; one more than the largest label if omitted.
     """
     values = np.asarray(as_floats("The labels", labels), float)
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values != np.round(values)):
@@ -315,7 +315,7 @@ def one_hot(labels: Any, classes: Count | None = None) -> Float[Array, "n classe
     if values.min() < 0 or values.max() >= classes:
         raise UserError(
             f"Labels run from {values.min():g} to {values.max():g}, where 0 to {classes - 1} were expected: "
-            "number the classes from 0 on, or give more classes."
+            "number the classes from 0, or give more classes."
         )
     must_fit(9.0 * values.size * classes, f"{values.size:,} labels of {classes:,} classes", "give fewer classes")
     return jnp.asarray(values[:, None] == np.arange(classes), jnp.result_type(float))

@@ -24,19 +24,6 @@ def positive(what: str, given: float) -> None:
         raise UserError(f"{what} = {given} is out of range: give a finite number above 0.")
 
 
-def finite(what: str, given: float, least: float = -math.inf) -> None:
-    """Raise a `UserError` if a quantity is NaN, infinite or below ``least``."""
-    if not math.isfinite(given) or given < least:
-        wanted = "" if least == -math.inf else f" of at least {least:g}"
-        raise UserError(f"{what} = {given} is out of range: give a finite number{wanted}.")
-
-
-def share(what: str, given: float) -> None:
-    """Raise a `UserError` unless a number lies in [0, 1)."""
-    if not 0 <= given < 1:
-        raise UserError(f"{what} = {given} is out of range: give a number of at least 0 and below 1.")
-
-
 def fits(make: Callable[[Any], Any], key: Any, what: str) -> None:
     """Raise a `UserError` if the arrays that ``make(key)`` would return do not fit into memory, without making them."""
     try:

@@ -20,7 +20,7 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError, short, suggest
 from unlazy._memory import must_fit
-from unlazy._types import KeyLike
+from unlazy._types import Count, KeyLike, Share
 from unlazy.data._base import Dataset, cut, divided, one_hot, reads
 
 Column = int | str
@@ -35,14 +35,14 @@ def csv(
     path: str,
     target: int | str | tuple[int | str, ...] = -1,
     inputs: tuple[int | str, ...] | None = None,
-    test: float = 0.0,
-    held_out: float = 0.0,
+    test: Share = 0.0,
+    held_out: Share = 0.0,
     standardise: bool = False,
     standardise_target: bool = False,
     classes: int | bool = False,
     header: bool | None = None,
     delimiter: str | None = None,
-    rows: int | None = None,
+    rows: Count | None = None,
     *,
     key: KeyLike = 0,
 ) -> Dataset:
@@ -55,7 +55,7 @@ def csv(
     target
         Name or number (from 0; negative ones count from the end) of the target column, or several of them.
     inputs
-        Names or numbers of the input columns; all that are not targets if left out.
+        Names or numbers of the input columns; all that are not targets if omitted.
     test
         Share of the rows that become the test set.
     held_out
@@ -67,9 +67,9 @@ def csv(
     classes
         Number of classes if the target is a class number, which becomes one-hot; true counts them.
     header
-        Whether the first row holds names; if left out, it does where one of its cells is not a number.
+        Whether the first row holds names; if omitted, it does where one of its cells is not a number.
     delimiter
-        What separates cells; if left out, the one of comma, semicolon, tab and blank that the first row has most of.
+        What separates cells; if omitted, whichever of comma, semicolon, tab and blank the first row has most of.
     rows
         Read at most this number of rows.
     key
@@ -101,8 +101,8 @@ def csv(
 @checked
 def npz(
     path: str,
-    test: float = 0.0,
-    held_out: float = 0.0,
+    test: Share = 0.0,
+    held_out: Share = 0.0,
     standardise: bool = False,
     standardise_target: bool = False,
     classes: int | bool = False,
@@ -117,16 +117,8 @@ def npz(
         The file, as `numpy.savez` writes it.
     test
         Share of the samples that become the test set, if the file contains none.
-    held_out
-        Share of the samples that become the held-out set.
-    standardise
-        Shift and scale each input to mean 0 and standard deviation 1 on the training samples.
-    standardise_target
-        The same for the targets.
-    classes
-        Number of classes if ``y`` holds class numbers, which become one-hot; true counts them.
-    key
-        Random key that draws the test and held-out sets.
+    held_out, standardise, standardise_target, classes, key
+        As for `csv`.
     """
     file = Path(path).expanduser()
     try:
@@ -169,11 +161,6 @@ def _cut_up(
 ) -> Dataset:
     """Split samples by the shares of the test and held-out sets, and standardise inputs and targets if asked to."""
     test, held_out = shares
-    for what, share in (("test", test), ("held_out", held_out)):
-        if not 0 <= share < 1:
-            raise UserError(
-                f"{what} = {share} is not a share of the samples: give a number from 0 up to 1, such as 0.2."
-            )
     if test + held_out >= 1:
         raise UserError(f"test = {test} and held_out = {held_out} leave no training samples: take smaller shares.")
     whole = Dataset(x, y if classes is False else one_hot(y, None if classes is True else int(classes)), name=name)

@@ -19,7 +19,7 @@ import numpy as np
 from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
-from unlazy._types import Inputs, KeyLike, Outputs
+from unlazy._types import Count, Inputs, KeyLike, Natural, Outputs
 from unlazy.data import checks
 from unlazy.data._base import Dataset, generator, reads
 from unlazy.data.download import Published, at_hand, fetch, find, local, reading, stamp
@@ -79,9 +79,9 @@ def _maker(files: Callable[..., list[Path]]):
         @reads(files=files)
         @checked
         def make(
-            n: int | None = None,
-            n_test: int | None = None,
-            n_held: int = 0,
+            n: Count | None = None,
+            n_test: Natural | None = None,
+            n_held: Natural = 0,
             classes: tuple[int, ...] | None = None,
             flat: bool = True,
             pixels: Pixels = "unit",
@@ -151,9 +151,9 @@ def cifar10(folder: str | None) -> tuple[Labelled, Labelled, str]:
 
 @checked
 def digits(
-    n: int = 1000,
-    n_test: int = 500,
-    n_held: int = 0,
+    n: Count = 1000,
+    n_test: Natural = 500,
+    n_held: Natural = 0,
     classes: tuple[int, ...] | None = None,
     flat: bool = True,
     pixels: Pixels = "unit",
@@ -181,7 +181,6 @@ def digits(
             "The data set 'digits' comes with scikit-learn, which is not installed: "
             'run pip install "unlazy[digits]", or take another data set.'
         ) from error
-    checks.count("n_test", n_test, 0)
     checks.count("side", side, 8)
     images, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
     size = (1, 1, side / 8, side / 8)
@@ -225,11 +224,8 @@ def _draw(
     """Draw training, held-out and test images without replacement, and scale and reshape them."""
     (flat, pixels, targets), (n, n_test, n_held) = form, sizes
     train, test = _of_classes(train, classes), _of_classes(test, classes)
-    checks.count("n_held", n_held, 0)
     n = max(1, len(train.labels) - n_held) if n is None else n
     n_test = len(test.labels) if n_test is None else n_test
-    checks.count("n", n)
-    checks.count("n_test", n_test, 0)
     _enough(name, "training images", len(train.labels), n + n_held)
     _enough(name, "test images", len(test.labels), n_test)
 

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from unlazy._checked import checked
 from unlazy._inputs import as_key
 from unlazy._memory import must_fit
-from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy._types import Count, Inputs, KeyLike, Natural, NotNegative, Outputs, Positive, PRNGKey
 from unlazy.activations import Activation, as_activation
 from unlazy.data import checks
 from unlazy.data._base import Dataset, draw_twice
 
 
 @checked
-def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
+def random_labels(n: Count, d: Count = 20, *, key: KeyLike) -> Dataset:
     """Gaussian inputs with labels that do not depend on them: x ~ N(0, I_d), y ~ U[-1/2, 1/2].
 
     chen2022, experiment 1 (section 4.1). There is no test set: nothing can be learnt but the samples themselves.
@@ -33,7 +33,6 @@ def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
     key
         Random key, or a whole number as a seed.
     """
-    checks.count("d", d)
 
     def draw(count: int, key: PRNGKey) -> tuple[Inputs, Outputs]:
         x_key, y_key = jax.random.split(key)
@@ -43,7 +42,7 @@ def random_labels(n: int, d: int = 20, *, key: KeyLike) -> Dataset:
 
 
 @checked
-def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, *, key: KeyLike) -> Dataset:
+def quadratic_teacher(n: Count, d: Count = 30, neurons: Count = 5, n_test: Natural = 500, *, key: KeyLike) -> Dataset:
     """Gaussian inputs labelled by a small mean-field network on the quadratic embedding.
 
     chen2022, experiment 2 (section 4.2): y = (1/m) Σ_i c_i relu(h_i(x)) with h_i = D^(-1/2) w_i · Φ(x) (eq. 2-3),
@@ -62,8 +61,6 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
     key
         Random key, or a whole number as a seed.
     """
-    checks.count("d", d)
-    checks.count("neurons", neurons)
     w_key, c_key, data_key = jax.random.split(as_key(key), 3)
     must_fit(2.0 * neurons * d**2 * jnp.result_type(float).itemsize, "The teacher", "take fewer neurons or inputs")
     w = jax.random.normal(w_key, (neurons, d, d))
@@ -78,7 +75,7 @@ def quadratic_teacher(n: int, d: int = 30, neurons: int = 5, n_test: int = 500, 
 
 
 @checked
-def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: KeyLike) -> Dataset:
+def orthogonal_clusters(n: Count = 600, d: Count = 50, n_test: Natural = 500, *, key: KeyLike) -> Dataset:
     """Labels decided by which of two coordinates is not zero, among d - 2 coordinates of noise.
 
     chen2022, experiment 3 (eq. 93-96, after Wei, Lee, Liu and Ma): (x_1, x_2, y) is (±1, 0, 1) or (0, ±1, -1), each
@@ -108,11 +105,11 @@ def orthogonal_clusters(n: int = 600, d: int = 50, n_test: int = 500, *, key: Ke
 
 @checked
 def single_index(
-    n: int = 300,
-    d: int = 30,
+    n: Count = 300,
+    d: Count = 30,
     link: Activation | str = "tanh",
-    noise: float = 0.0,
-    n_test: int = 1000,
+    noise: NotNegative = 0.0,
+    n_test: Natural = 1000,
     *,
     key: KeyLike,
 ) -> Dataset:
@@ -140,8 +137,6 @@ def single_index(
     Dataset
         Inputs of shape (n, d) and targets of shape (n,), with a test set from the same law.
     """
-    checks.count("d", d)
-    checks.finite("noise", noise, 0.0)
     must_fit(2.0 * d * jnp.result_type(float).itemsize, "The direction", "take fewer inputs")
     g = as_activation(link)
     direction_key, data_key = jax.random.split(as_key(key))
@@ -158,7 +153,7 @@ def single_index(
 
 @checked
 def sphere_sine(
-    n: int = 100, d: int = 50, noise: float = 1.0, n_test: int = 0, n_held: int = 0, *, key: KeyLike
+    n: Count = 100, d: Count = 50, noise: NotNegative = 1.0, n_test: Natural = 0, n_held: Natural = 0, *, key: KeyLike
 ) -> Dataset:
     """Uniform inputs on the unit sphere with targets y = (5/d) Σ_j sin(π x_j) + ε with ε ~ N(0, noise²).
 
@@ -176,9 +171,6 @@ def sphere_sine(
     key
         Random key, or a whole number as a seed.
     """
-    checks.count("d", d)
-    checks.count("n_held", n_held, 0)
-    checks.finite("noise", noise, 0.0)
 
     def draw(count: int, key: PRNGKey) -> tuple[Inputs, Outputs]:
         x_key, noise_key = jax.random.split(key)
@@ -196,8 +188,6 @@ def sphere_sine(
 
 def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, name: str, key: KeyLike) -> Dataset:
     """Train on a uniform grid over [-1, 1]; test at points drawn uniformly from it."""
-    checks.count("n", n)
-    checks.count("n_test", n_test, 0)
     must_fit(8.0 * (n + n_test) * jnp.result_type(float).itemsize, f"{n + n_test:,} samples", "take fewer samples")
     train = jnp.linspace(-1.0, 1.0, n)
     test = jax.random.uniform(as_key(key), (n_test,), minval=-1.0, maxval=1.0)
@@ -206,7 +196,7 @@ def _on_a_line(target: Callable[[Outputs], Outputs], n: int, n_test: int, *, nam
 
 
 @checked
-def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLike) -> Dataset:
+def cosine(n: Count = 5000, frequency: float = 8.0, n_test: Natural = 0, *, key: KeyLike) -> Dataset:
     """One cosine, y = cos(f π x), on a uniform grid over [-1, 1]; only the test points are random.
 
     aiad2026: frequency f = 2 in figure 2, f = 8 in the log-ratio figures 5 and 6 (Appendix I.3), n = 5000 in both.
@@ -224,7 +214,7 @@ def cosine(n: int = 5000, frequency: float = 8.0, n_test: int = 0, *, key: KeyLi
 
 
 @checked
-def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234, *, key: KeyLike) -> Dataset:
+def chirp(n: Count = 1000, f1: float = 36.0, f2: float = 12.0, n_test: Natural = 1234, *, key: KeyLike) -> Dataset:
     """Two chirps, y = cos(f1 π x²) - 0.8 cos(f2 π x²), on a uniform grid over [-1, 1]; only the test points are random.
 
     aiad2026, Appendix I.1: (f1, f2) = (36, 12), (72, 24), (144, 48) with n = 1000, 2000, 4000 and n_test = 1234, 2468,
@@ -247,7 +237,7 @@ def chirp(n: int = 1000, f1: float = 36.0, f2: float = 12.0, n_test: int = 1234,
 
 
 @checked
-def two_sided_step(delta: float = 1.0, amplitude: float = 1.0) -> Dataset:
+def two_sided_step(delta: Positive = 1.0, amplitude: float = 1.0) -> Dataset:
     """Two samples: y = +A at x = -δ and y = -A at x = +δ (aiad2026, section 3.2 and figure 4).
 
     Parameters
@@ -257,7 +247,6 @@ def two_sided_step(delta: float = 1.0, amplitude: float = 1.0) -> Dataset:
     amplitude
         Size A of the targets.
     """
-    checks.positive("delta", delta)
     dtype = jnp.result_type(float)
     x = jnp.array([[-delta], [delta]], dtype)
     return Dataset(x, jnp.array([amplitude, -amplitude], dtype), name="two-sided step")

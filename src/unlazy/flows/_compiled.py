@@ -69,7 +69,7 @@ def _batched(function: Callable, batching: Batching) -> Callable:
 
 
 def layout(method: Any, network: Network, data: Dataset, runs: int = 1) -> Layout:
-    """Return in which slabs, on which devices and in which precision Gram coordinates of several runs are processed."""
+    """Return how neurons are processed in Gram coordinates: in slabs, on several devices, in which precision."""
     form = network.gram_form(data) if getattr(method, "coordinates", "weights") == "gram" else None
     if form is not None:
         check_gram(form, data)

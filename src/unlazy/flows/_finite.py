@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _GROWN = 10.0  # times 1 + the largest parameter at the start: from there on outputs may overflow, even of deep networks
 
-_SMALL = 2**27  # bytes of a state that is kept in case a later one overflows
+_SMALL = 2**27  # bytes of a state that is kept
 
 
-def is_small(state: State) -> bool:
-    """Whether another copy of a state may be kept."""
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= _SMALL
+def kept(state: State) -> State | None:
+    """Return a state in case a later one overflows; None if it is too large to be kept beside that one."""
+    return state if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= _SMALL else None
 
 
 def finite(driver: Driver, state: State) -> Any:

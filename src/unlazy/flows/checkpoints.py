@@ -21,7 +21,7 @@ from unlazy._errors import UserError
 from unlazy._files import atomic_write
 from unlazy._inputs import leaf_like, plain_leaf
 from unlazy._types import PyTree
-from unlazy.flows._finite import is_small
+from unlazy.flows._finite import kept
 from unlazy.flows.state import State
 from unlazy.flows.trajectory import COUNTERS, Recorded
 from unlazy.networks import with_fields
@@ -108,7 +108,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], io.BytesIO]:
 def _put(driver: Driver, state: State, records: list[Recorded], target: float, seconds: float) -> None:
     driver.records, driver.seconds = jax.tree.map(np.asarray, records), seconds
     driver.run_state = with_fields(driver.run_state, state=state, target=target)
-    driver.before, driver.recorded = state, state if is_small(state) else None
+    driver.before, driver.recorded = state, kept(state)
 
 
 def _part(driver: Driver, tree: PyTree, rows: Sequence[int] | None) -> PyTree:

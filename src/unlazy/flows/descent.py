@@ -12,10 +12,10 @@ import optax
 from jaxtyping import Array, Bool, Int
 
 from unlazy._errors import UserError
-from unlazy._types import PRNGKey, PyTree, Scalar
+from unlazy._types import Count, Positive, PRNGKey, PyTree, Scalar
 from unlazy.data import Dataset, Source
-from unlazy.flows.method import GramMethod, Method, number, number_or_none
-from unlazy.flows.optimisers import Optimiser, Plain
+from unlazy.flows.method import GramMethod, Method, positive_or_none
+from unlazy.flows.optimisers import Optimiser, Plain, number, positive
 from unlazy.flows.schedules import Constant, Schedule
 from unlazy.flows.state import Attempt, State, Status, check_steps, gradient, scaled
 from unlazy.losses import Loss, Squared, as_loss
@@ -69,10 +69,11 @@ class Descent(GramMethod):
         Distribution from which each step draws ``batch`` new samples (ren2023 Appendix E); the data set is then used by
         probes only.
     then
-        A second optimiser, which takes over, with the same rate and schedule, ...
+        A second optimiser with the same rate and schedule, which takes over after the first epoch whose loss is below
+        ``switch_loss``.
     switch_loss
-        ... after the first epoch whose loss is below this. The loss of an epoch is the mean over its minibatches, each
-        before its step; without minibatches every step is an epoch.
+        That loss. The loss of an epoch is the mean over its minibatches, each before its step; without minibatches
+        every step is an epoch.
     stop_loss
         The run stops after an epoch whose loss is below this, with `Status.loss_reached`. The network then stays as it
         is: later times are observed, without further steps, on the network at which the run stopped.
@@ -86,28 +87,20 @@ class Descent(GramMethod):
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
-    rate: np.ndarray = eqx.field(default=1.0, converter=number)
+    rate: np.ndarray = eqx.field(default=1.0, converter=positive)
     optimiser: Optimiser = Plain()
     schedule: Schedule = Constant()
-    batch: int | None = eqx.field(static=True, default=None)
-    clip_norm: float | None = eqx.field(static=True, default=None)
-    clip_sample: float | None = eqx.field(static=True, default=None)
+    batch: Count | None = eqx.field(static=True, default=None)
+    clip_norm: Positive | None = eqx.field(static=True, default=None)
+    clip_sample: Positive | None = eqx.field(static=True, default=None)
     source: Source | None = None
     then: Optimiser | None = None
-    switch_loss: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
-    stop_loss: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    switch_loss: np.ndarray | None = eqx.field(default=None, converter=positive_or_none)
+    stop_loss: np.ndarray | None = eqx.field(default=None, converter=positive_or_none)
     stop_after: np.ndarray = eqx.field(default=0, converter=number)
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Require a positive learning rate, batch and bounds, and a network that goes with them."""
-        if not (float(self.rate) > 0 and np.isfinite(float(self.rate))):
-            raise UserError(f"The learning rate must be a positive number, not {float(self.rate):g}.")
-        if self.batch is not None and not self.batch >= 1:
-            raise UserError(f"A minibatch holds at least one sample, not {self.batch}.")
-        for what in ("clip_norm", "clip_sample", "switch_loss", "stop_loss"):
-            bound = getattr(self, what)
-            if bound is not None and not bound > 0:
-                raise UserError(f"{what} must be positive, not {float(bound):g}.")
+        """Require options that go together, and a network that goes with them."""
         if (self.then is None) != (self.switch_loss is None):
             raise UserError("A second optimiser takes over below a loss: give both `then` and `switch_loss`, or none.")
         if self.source is not None and self.batch is None:
@@ -118,7 +111,7 @@ class Descent(GramMethod):
             raise UserError("Adam and clipping depend on gradient sizes, which rescaled=True changes: omit rescaled.")
 
     def weights_only(self) -> str | None:
-        """Plain descent and momentum on fixed samples are the same in Gram coordinates, other options are not."""
+        """Plain descent and momentum on fixed samples are the same in Gram coordinates; other options are not."""
         if self.source is not None:
             return 'Gram coordinates exist for the training points only: fresh samples need coordinates = "weights".'
         linear = self.optimiser.linear and (self.then is None or self.then.linear)

@@ -32,7 +32,7 @@ from unlazy.flows.state import State, Status, failed
 from unlazy.flows.stops import Stops, Times, each_times, stops_of
 from unlazy.flows.trajectory import COUNTERS, Recorded, RunState, Trajectory, inner_probe, named, only_at_end
 from unlazy.networks import Network, traced_numbers, with_fields
-from unlazy.probes.observation import Observe, Probe
+from unlazy.probes.observation import Observe
 
 if TYPE_CHECKING:
     from unlazy.flows.method import Flow, Method
@@ -90,7 +90,6 @@ class Driver:
     ) -> None:
         self.run_state = run_state
         self.batching: compiled.Batching = batching
-        runs = 1 if batching == "one" else run_state.state.code.shape[0]
         self.methods = list(methods)
         self._stacked = self.method if batching == "one" else compiled.stack(self.methods)
         self.probes = named(probes)
@@ -99,14 +98,13 @@ class Driver:
         # A run that was interrupted between two save times has to reach the second of them first.
         state, target = run_state.state, run_state.target
         underway = bool(jnp.any((state.remaining > 0) & (state.code != Status.loss_reached.code)))
-        each, counted = each_times(times, runs), jnp.issubdtype(state.remaining.dtype, jnp.integer)
+        each, counted = each_times(times, len(self.methods)), jnp.issubdtype(state.remaining.dtype, jnp.integer)
         if underway and np.size(each[0]) and np.ravel(each[0])[0] != target:
             raise UserError(f"The interrupted run was on its way to t = {target:g}: give that time first.")
-        known: dict[tuple[int, int], Stops] = {}  # by method and times: seeds share both
-        for one, some in zip(self.methods, each, strict=True):
-            if (id(one), id(some)) not in known:
-                known[id(one), id(some)] = stops_of(one, some, target, underway, counted)
-        self.stops = [known[id(one), id(some)] for one, some in zip(self.methods, each, strict=True)]
+        pairs = list(zip(self.methods, each, strict=True))
+        different = {(id(one), id(some)): (one, some) for one, some in pairs}  # seeds share methods and times
+        known = {key: stops_of(*pair, target, underway, counted) for key, pair in different.items()}
+        self.stops = [known[id(one), id(some)] for one, some in pairs]
         if len({len(some.asked) for some in self.stops}) > 1:
             raise UserError(
                 "Runs that are trained together need the same number of save times, each on a step of its own: give "
@@ -123,8 +121,7 @@ class Driver:
         self.seconds = 0.0
         self.interrupted = False
         self.before = self.state
-        self._keeps_recorded = _finite.is_small(self.state)
-        self.recorded = self.state if self._keeps_recorded else None
+        self.recorded = _finite.kept(self.state)
 
     @functools.cached_property
     def suspect(self) -> Any:
@@ -181,7 +178,7 @@ class Driver:
             methods = [flow.resolve(networks[0], data[0])] * len(networks)
         method, probes = methods[0], named(probes)
         for probe in map(inner_probe, probes.values()):
-            for some in data if isinstance(probe, Probe) else ():
+            for some in data if hasattr(probe, "check") else ():  # a plain function has none
                 probe.check(some)
         arrangement = compiled.layout(method, networks[0], data[0], len(networks))
         for one, network, some in zip(methods, networks, data, strict=True):
@@ -211,7 +208,7 @@ class Driver:
         begun = saved = time.perf_counter()
         already, budget, fresh, aim = self.seconds, 1, True, _SLICE_SECONDS
         self.interrupted = False
-        samples = self.run_state.data.y.size // (1 if self.batching == "one" else self.state.code.shape[0])
+        samples = self.run_state.data.y.size // len(self.methods)
         with bar(progress) as report, one_lapack_thread() if samples <= _SMALL_MATRIX else nullcontext():
             try:
                 while len(self.records) < len(self.asked):
@@ -279,7 +276,7 @@ class Driver:
             _finite.step_back(self, _finite.overflows(self, self.state, observed))
             if np.all(failed(self.state.code)):
                 return
-            self.recorded = self.state if self._keeps_recorded else None
+            self.recorded = _finite.kept(self.state)
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
@@ -358,12 +355,11 @@ class Driver:
     def stats(self, row: int) -> dict[str, Any]:
         """Return how one of the runs was computed, and its counters."""
         method = self.methods[row]
-        counters = {name: np.ravel(getattr(self.state, name))[row] for name in COUNTERS}
         return {
             "method": kebab(type(method).__name__),
             "coordinates": getattr(method, "coordinates", "weights"),
             "precision": getattr(method, "precision", "full"),
-            **{name: float(count) if name == "error" else int(count) for name, count in counters.items()},
+            **{name: np.ravel(getattr(self.state, name))[row].item() for name in COUNTERS},
             "seconds": self.seconds,
         }
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from unlazy._errors import UserError
 from unlazy._registry import check_maker, find, kebab
+from unlazy._types import Count, Positive
 from unlazy.data import Dataset
 from unlazy.flows.exponential import Exponential
-from unlazy.flows.method import Coordinates, Flow, Method, count, number
+from unlazy.flows.method import Coordinates, Flow, Method, count
+from unlazy.flows.optimisers import positive
 from unlazy.flows.runge_kutta import RungeKutta
 from unlazy.flows.stabilised import Stabilised
 from unlazy.losses import Loss, Squared, as_loss
@@ -25,7 +27,7 @@ _OPTIONS = ("loss", "tolerance", "max_steps", "coordinates", "precision", "memor
 _OURS = {kebab(one.__name__): one for one in (Exponential, Stabilised, RungeKutta)}
 _FINE = 1e-6  # below this a method of fifth order pays
 _MAX_OUTPUTS = 3000  # n k beyond which an eigendecomposition per step costs more than it saves
-_LARGE = 2.0**28  # m n² from which on single precision pays
+_LARGE = 2.0**28  # m n² above which single precision pays
 _SINGLE = 1e-5  # the finest tolerance that float32 products do not spoil
 
 
@@ -58,17 +60,15 @@ class GradientFlow(Flow):
     """
 
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
-    tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
+    tolerance: np.ndarray = eqx.field(default=1e-4, converter=positive)
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
     method: Any = "auto"  # str | Method: in a recipe a name, which stays one
     coordinates: Coordinates = eqx.field(static=True, default="auto")
     precision: Literal["auto", "full", "mixed"] = eqx.field(static=True, default="auto")
-    memory: float | None = eqx.field(static=True, default=None)
-    devices: int | None = eqx.field(static=True, default=None)
+    memory: Positive | None = eqx.field(static=True, default=None)
+    devices: Count | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        if not (float(self.tolerance) > 0 and np.isfinite(float(self.tolerance))):
-            raise UserError(f"The tolerance must be a positive number, not {float(self.tolerance):g}: try 1e-4.")
         if self.method != "auto":
             self._named()
 

@@ -16,11 +16,11 @@ from unlazy._checked import Checked, checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._terminal import Progress
-from unlazy._types import PRNGKey, PyTree
+from unlazy._types import Count, Positive, PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.flows.driver import Driver, Probes, Times
 from unlazy.flows.optimisers import number
-from unlazy.flows.state import MOST_STEPS, Attempt, State
+from unlazy.flows.state import Attempt, State
 from unlazy.flows.trajectory import Trajectory
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Prepared, Samples, with_fields
@@ -212,7 +212,9 @@ class Method(Flow):
         coordinates = getattr(self, "coordinates", None)
         if coordinates is None:
             return self
-        _check_options(self)
+        devices = getattr(self, "devices", None)
+        if devices is not None and devices > len(jax.devices()):
+            raise UserError(f"devices = {devices} is not possible: this machine has {len(jax.devices())}.")
         form, reason = network.gram_form(data), self.weights_only()
         if coordinates == "auto":
             # A gradient costs 4 m D n operations in weights and 2 m n² in Gram coordinates.
@@ -245,22 +247,14 @@ class Method(Flow):
 # Settings that may change without a new compilation are arrays; NumPy's, so that they keep 64 bits whatever JAX does.
 
 
-def number_or_none(value: float | None) -> np.ndarray | None:
-    """Store a number as an array, and None as it is."""
+def positive_or_none(value: Positive | None) -> np.ndarray | None:
+    """Store a number above 0 as an array, and None as it is."""
     return None if value is None else number(value)
 
 
-def count(value: int) -> np.ndarray:
+def count(value: Count) -> np.ndarray:
     """Store a number of steps as an array."""
-    if not 1 <= value <= MOST_STEPS:
-        raise UserError(f"max_steps = {value} is out of range: give a whole number from 1 to {MOST_STEPS:,}.")
     return np.asarray(value, np.int32)
-
-
-def check_step(step: np.ndarray | None) -> None:
-    """Reject a constant step that is not positive."""
-    if step is not None and not float(step) > 0:
-        raise UserError(f"step = {float(step):g} is not positive: give a positive size, or leave it out.")
 
 
 class GramMethod(Method):
@@ -268,8 +262,8 @@ class GramMethod(Method):
 
     coordinates: Coordinates = eqx.field(static=True, default="auto", kw_only=True)
     precision: Precision = eqx.field(static=True, default="full", kw_only=True)
-    memory: float | None = eqx.field(static=True, default=None, kw_only=True)
-    devices: int | None = eqx.field(static=True, default=None, kw_only=True)
+    memory: Positive | None = eqx.field(static=True, default=None, kw_only=True)
+    devices: Count | None = eqx.field(static=True, default=None, kw_only=True)
 
 
 class OutputControlled(GramMethod):
@@ -278,19 +272,10 @@ class OutputControlled(GramMethod):
     loss: Loss = eqx.field(default=Squared(), converter=as_loss)
     tolerance: np.ndarray = eqx.field(default=1e-4, converter=number)
     max_steps: np.ndarray = eqx.field(default=100_000, converter=count)
-    step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    step: np.ndarray | None = eqx.field(default=None, converter=positive_or_none)
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Reject a tolerance below rounding error, and a constant step that is not positive."""
+        """Reject a tolerance below rounding error."""
         least = 64 * float(jnp.finfo(data.x.dtype).eps)
         if self.step is None and not float(self.tolerance) >= least:
             raise UserError(f"tolerance = {self.tolerance:g} is below rounding error: try 1e-4, at least {least:.0e}.")
-        check_step(self.step)
-
-
-def _check_options(method: Any) -> None:
-    memory, devices = getattr(method, "memory", None), getattr(method, "devices", None)
-    if memory is not None and not memory > 0:
-        raise UserError(f"memory must be a positive number of GiB, not {memory:g}.")
-    if devices is not None and not 1 <= devices <= len(jax.devices()):
-        raise UserError(f"devices = {devices} is not possible: this machine has {len(jax.devices())}.")

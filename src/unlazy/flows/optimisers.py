@@ -12,15 +12,23 @@ import numpy as np
 import optax
 
 from unlazy._checked import Checked
-from unlazy._errors import UserError, short
 from unlazy._inputs import like
-from unlazy._types import PyTree
-from unlazy.data import checks
+from unlazy._types import NotNegative, Positive, PyTree, Share
 
 
 def number(value: float) -> np.ndarray:
     """Store a number as an array, so that another number needs no new compilation."""
     return np.asarray(value, float)
+
+
+def positive(value: Positive) -> np.ndarray:
+    """Store a number above 0 as an array."""
+    return number(value)
+
+
+def share(value: Share) -> np.ndarray:
+    """Store a number of at least 0 and below 1 as an array."""
+    return number(value)
 
 
 class Optimiser(Checked):
@@ -61,11 +69,8 @@ class Momentum(Optimiser):
     """
 
     linear: ClassVar[bool] = True
-    decay: np.ndarray = eqx.field(default=0.9, converter=number)
+    decay: np.ndarray = eqx.field(default=0.9, converter=share)
     nesterov: bool = eqx.field(static=True, default=False)
-
-    def __check_init__(self) -> None:
-        checks.share("decay", float(self.decay))
 
     def transform(self) -> optax.GradientTransformation:
         """Accumulate a trace of gradients."""
@@ -88,14 +93,9 @@ class Adam(Optimiser):
         Added to the root of the mean square.
     """
 
-    b1: float = eqx.field(static=True, default=0.9)
-    b2: float = eqx.field(static=True, default=0.999)
-    eps: float = eqx.field(static=True, default=1e-8)
-
-    def __check_init__(self) -> None:
-        checks.share("b1", self.b1)
-        checks.share("b2", self.b2)
-        checks.finite("eps", self.eps, 0.0)
+    b1: Share = eqx.field(static=True, default=0.9)
+    b2: Share = eqx.field(static=True, default=0.999)
+    eps: NotNegative = eqx.field(static=True, default=1e-8)
 
     def transform(self) -> optax.GradientTransformation:
         """Scale by running moments. The numbers are static: 1 - b2 of arrays in float32 has only five digits."""
@@ -112,10 +112,6 @@ class Transform(Optimiser):
     """
 
     given: optax.GradientTransformation = eqx.field(static=True)
-
-    def __check_init__(self) -> None:
-        if not isinstance(self.given, optax.GradientTransformation):
-            raise UserError(f"given = {short(self.given)} is not a transformation of Optax: try optax.scale_by_lion().")
 
     def transform(self) -> optax.GradientTransformation:
         return self.given

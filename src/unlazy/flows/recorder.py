@@ -101,7 +101,7 @@ class Recorder:
 
     @checked
     def see(self, step: float, model: Any) -> dict[str, Any]:
-        """Evaluate the probes now, and return the results by name; none after parameters that are not finite.
+        """Evaluate the probes now, and return the results by name; nothing once parameters are not finite.
 
         Parameters
         ----------

@@ -14,7 +14,8 @@ from jaxtyping import Array
 from unlazy._errors import UserError
 from unlazy._types import PRNGKey, PyTree
 from unlazy.data import Dataset
-from unlazy.flows.method import GramMethod, check_step, count, number, number_or_none
+from unlazy.flows.method import GramMethod, count, positive_or_none
+from unlazy.flows.optimisers import number
 from unlazy.flows.state import Attempt, State, failure, finite, length, velocity
 from unlazy.losses import Loss, Squared, as_loss
 from unlazy.networks import Network, Samples, split_trained
@@ -43,13 +44,11 @@ class RungeKutta(GramMethod):
         The loss to descend.
     rtol, atol
         Relative and absolute tolerance.
-    max_steps
-        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
         Constant size of all steps; chosen by the tolerances if omitted.
     solver
         Any Runge-Kutta method of Diffrax.
-    coordinates, precision, memory, devices
+    max_steps, coordinates, precision, memory, devices
         As for `Exponential`.
     """
 
@@ -58,13 +57,12 @@ class RungeKutta(GramMethod):
     rtol: np.ndarray = eqx.field(default=1e-6, converter=number)
     atol: np.ndarray = eqx.field(default=1e-8, converter=number)
     max_steps: np.ndarray = eqx.field(default=1_000_000, converter=count)
-    step: np.ndarray | None = eqx.field(default=None, converter=number_or_none)
+    step: np.ndarray | None = eqx.field(default=None, converter=positive_or_none)
     solver: diffrax.AbstractSolver = diffrax.Tsit5()
 
     def check(self, network: Network, data: Dataset) -> None:
-        """Require positive tolerances above rounding error, or a positive step."""
+        """Require positive tolerances above rounding error, unless steps are constant."""
         rtol, atol, eps = float(self.rtol), float(self.atol), float(jnp.finfo(data.x.dtype).eps)
-        check_step(self.step)
         if self.step is None and not (rtol >= 0 and atol >= 0 and 0 < rtol + atol < np.inf):
             raise UserError(f"rtol = {rtol:g} and atol = {atol:g} must be positive numbers: try rtol = 1e-6.")
         if self.step is None and max(rtol, atol) < 8 * eps:

@@ -67,13 +67,9 @@ class Stabilised(OutputControlled):
     ----------
     loss
         The loss to descend.
-    tolerance
-        Largest error of a step in the outputs, relative to the targets.
-    max_steps
-        Number of steps, accepted or not, after which a run ends with `Status.step_limit`.
     step
-        Constant size of all steps, or what 100 stages allow if that is less; if left out, the tolerance decides.
-    coordinates, precision, memory, devices
+        Constant size of all steps, or what 100 stages allow if that is less; if omitted, the tolerance decides.
+    tolerance, max_steps, coordinates, precision, memory, devices
         As for `Exponential`.
     """
 
@@ -206,7 +202,7 @@ def _table(kinked: bool) -> np.ndarray:
 
 
 def coefficients(stages: int, kinked: bool) -> np.ndarray:
-    """Give μ_j, ν_j, μ̃_j, γ̃_j and ε_{j-1} of stages j = 1 ... s in rows 1 to s, and κ at the start of row 0.
+    """Return μ_j, ν_j, μ̃_j, γ̃_j and ε_{j-1} of stages j = 1 ... s in rows 1 to s, and κ at the start of row 0.
 
     With F_j = F(θ + D_j), D_0 = 0 and D_1 = h μ̃_1 F_0, stages are D_j = μ_j D_{j-1} + ν_j D_{j-2} + h (μ̃_j F_{j-1} +
     γ̃_j F_0), the step is κ D_s and its error h Σ_j ε_j F_j. For F(θ) = λ θ and z = h λ stage j is the polynomial

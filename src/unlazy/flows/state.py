@@ -35,7 +35,7 @@ class Status(enum.Enum):
         "The tolerance cannot be met: the step size fell below rounding error. Try a larger tolerance or float64."
     )
     interrupted = "The run was interrupted. `flow.extend` continues it from where it stopped."
-    loss_reached = "The loss of an epoch fell below `stop_loss`; from there on the network stays as it is."
+    loss_reached = "The loss of an epoch fell below `stop_loss`; the network then stays as it is."
 
     @property
     def ok(self) -> bool:
@@ -211,9 +211,9 @@ class Controller(NamedTuple):
     Attributes
     ----------
     power, safety
-        Steps are multiplied by safety (tolerance / error)^power,
+        Steps are multiplied by safety (tolerance / error)^power.
     least, most
-        but not by less or more than this.
+        The smallest and the largest factor by which a step is multiplied.
     """
 
     power: float

@@ -57,7 +57,7 @@ def only_at_end(probe: Observe) -> bool:
     return bool(getattr(probe, "only_at_end", False))
 
 
-def inner_probe(probe: Observe) -> Observe:
+def inner_probe(probe: Observe) -> Any:
     """Return what `OnlyAtEnd` evaluates; any other probe is returned as it is."""
     return getattr(probe, "probe", probe) if only_at_end(probe) else probe
 

@@ -302,7 +302,7 @@ def _row(value: Value, index: int) -> Value:
 
 
 def _step(eqn: Any, ins: list[Value]) -> Step | None:
-    """Give the step that an equation is for its first operand, if each entry of its result is one of the operand's."""
+    """Return an equation as a step of its first operand, if each entry of its result is one of the operand's."""
     name, params = eqn.primitive.name, eqn.params
     bind = lambda w: _bind(eqn, [w])[0]  # noqa: E731
     same_size = eqn.outvars and eqn.outvars[0].aval.size == eqn.invars[0].aval.size

@@ -255,6 +255,8 @@ def convert(value: Any, hint: Any, where: str, given: dict[str, Any]) -> Any:
         return msgspec.convert(value, typing.Union[tuple(plain)])  # noqa: UP007
     except msgspec.ValidationError as error:
         place, what = explain(str(error), words=words)
+        if what.startswith("Expected") and "got" not in what and not place:  # a number out of range
+            what = f"{what.removesuffix('.')}, got {short(value)}."
         raise UserError(f"{where}{place}: {what}") from None
 
 

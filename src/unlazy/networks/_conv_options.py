@@ -1,4 +1,4 @@
-"""Options of a convolutional network that make no network, or one that the precision cannot hold."""
+"""Checks of the options of a convolutional network."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,15 +6,8 @@ import numpy as np
 from unlazy._errors import UserError
 
 
-def check_options(
-    channels: tuple[int, ...],
-    sides: tuple[int, ...],
-    outputs: int | None,
-    image: tuple[int, ...],
-    dense: int | None,
-    sizes: tuple[float | None, ...],
-) -> None:
-    """Refuse options that make no network."""
+def check_options(channels: tuple[int, ...], sides: tuple[int, ...], image: tuple[int, ...]) -> None:
+    """Refuse options of which no network can be made."""
     if len(image) != 3:
         raise UserError(
             f"A convolutional network takes images (channel, height, width), not inputs of shape {tuple(image)}: "
@@ -25,15 +18,11 @@ def check_options(
             f"{len(channels)} layers and {len(sides)} kernel sizes were given: write channels = [32] and kernel = 5, "
             "or one kernel size for each layer."
         )
-    if min((*channels, *sides, *image, 1 if dense is None else dense, 1 if outputs is None else outputs)) < 1:
-        raise UserError("Channels, kernel sizes, dense units, outputs and sides of an image must be at least 1.")
     if sum(m - 1 for m in sides) >= min(image[1:]):
         raise UserError(
             f"Kernels of sides {list(sides)} leave nothing of images of {image[1]} x {image[2]}: take smaller kernels "
             "or fewer layers."
         )
-    if any(size is not None and not (size > 0 and np.isfinite(size)) for size in sizes):
-        raise UserError(f"The sizes of the initial parameters (scale, linear) must be positive, not {sizes}.")
 
 
 def power(base: float, exponent: float) -> float:

@@ -153,13 +153,13 @@ class Block(AbstractBlock):
         return self.activation(self.hidden(x))
 
     def read(self, features: Float[Array, "m n"]) -> Channels:
-        """Give s Σ_j A_j φ_j."""
+        """Return s Σ_j A_j φ_j."""
         if self.a is not None:
             return self.scale * (self.a.T @ features)
         return self.scale * (lengths(self.w)[None] @ features if self.tied else features)
 
     def __call__(self, x: Inputs) -> Channels:
-        """Give s Σ_j A_j σ(w_j·x + b_j) + c, plus x where there is a skip."""
+        """Return s Σ_j A_j σ(w_j·x + b_j) + c, plus x where there is a skip."""
         x = raw_columns(x)
         if self.neurons_last and self.a is not None:
             h = x.T @ self.w
@@ -170,12 +170,12 @@ class Block(AbstractBlock):
         return out + x if self.skip else out
 
     def rates(self) -> dict[str, float]:
-        """Give m for what belongs to neurons and 1 for c; in the standard parameterisation 1 for all."""
+        """Return m for what belongs to neurons and 1 for c; in the standard parameterisation 1 for all."""
         each = float(self.width) if self.mean_field else 1.0
         return {letter: 1.0 if letter == "c" else each for letter in self.train}
 
     def down(self, up: Signals) -> Float[Array, "k m n"]:
-        """Give s Σ_i A_ji u_i: the signals that neurons receive from their channels."""
+        """Return s Σ_i A_ji u_i: the signals that neurons receive from their channels."""
         if self.a is not None:
             return self.scale * jnp.einsum("jd,kdn->kjn", self.a, up)
         return self.scale * (up * lengths(self.w)[None, :, None] if self.tied else up)

@@ -20,6 +20,7 @@ from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import msgspec
 from jaxtyping import Array, Float
 
 from unlazy._checked import MAY_BE_INFINITE
@@ -30,7 +31,7 @@ from unlazy.losses import Loss
 from unlazy.networks.blocks import AbstractBlock, Block, Inputs, lengths, raw_columns
 from unlazy.networks.limits import SphericalLimit, slopes, sphere_mean
 
-Bound = Annotated[float, MAY_BE_INFINITE]
+Bound = Annotated[float, MAY_BE_INFINITE, msgspec.Meta(gt=0)]
 Bounds = tuple[Bound, Bound, Bound]  # R_v1, R_v2, R_r2
 First = Block | SphericalLimit
 
@@ -47,12 +48,8 @@ class Pulls(NamedTuple):
 
 
 def check_clip(blocks: Sequence[AbstractBlock], clip: Bounds | None) -> None:
-    """Raise an error for bounds that are not positive, and for networks that are not the learner of eq. 1."""
-    if clip is None:
-        return
-    if len(clip) != 3 or not all(bound > 0 for bound in clip):
-        raise UserError(f"Clipping takes three positive bounds, of v_1, v_2 and r_2, not {clip}: try (d, d**3, 1).")
-    if not is_learner(blocks):
+    """Raise an error for bounds on networks that are not the learner of eq. 1."""
+    if clip is not None and not is_learner(blocks):
         raise UserError(
             "Clipping as in ren2023 is for the learner of its eq. 1: two ReLU blocks, the first with tied amplitudes, "
             "rank 1 and no bias, the second training w and b; drop `clip`, or use Descent(clip_sample=...)."

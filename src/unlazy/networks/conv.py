@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy._inputs import as_key, like
 from unlazy._memory import must_fit
-from unlazy._types import Number, Outputs, PRNGKey, PyTree
+from unlazy._types import Count, Number, Outputs, Positive, PRNGKey, PyTree
 from unlazy.activations import Activation, Relu, Silu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
@@ -43,7 +43,7 @@ class ConvNet(Network):
     kernel
         Side m of all kernels, or one for each layer.
     outputs
-        Number of outputs k; left out, f is a scalar.
+        Number of outputs k; if omitted, f is a scalar.
     image
         Shape (channel, height, width) of the inputs.
     activation
@@ -83,22 +83,22 @@ class ConvNet(Network):
 
     def __init__(
         self,
-        channels: tuple[int, ...],
-        kernel: int | tuple[int, ...] = 3,
-        outputs: int | None = None,
+        channels: tuple[Count, ...],
+        kernel: Count | tuple[Count, ...] = 3,
+        outputs: Count | None = None,
         *,
-        image: tuple[int, ...],
+        image: tuple[Count, ...],
         activation: Activation | str | Callable[[Array], Array] = "tanh",
-        dense: int | None = None,
+        dense: Count | None = None,
         gamma: float = 2.0,
-        linear: float | None = 1e-4,
-        scale: float | None = None,
+        linear: Positive | None = 1e-4,
+        scale: Positive | None = None,
         output_bias: bool = False,
         rescaled: bool = False,
         key: PRNGKey | int,
     ) -> None:
         sides = (kernel,) * len(channels) if isinstance(kernel, int) else tuple(kernel)
-        check_options(tuple(channels), sides, outputs, image, dense, (scale, linear))
+        check_options(tuple(channels), sides, image)
         self.activation = as_activation(activation)
         self.image = (image[0], image[1], image[2])
         self.rescaled = rescaled

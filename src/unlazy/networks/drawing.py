@@ -1,4 +1,4 @@
-"""The blocks of a mean-field stack, drawn as they were written down."""
+"""How the blocks of a mean-field stack are drawn from its options."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def draw_blocks(
 ) -> tuple[AbstractBlock, ...]:
     """Draw the blocks of a stack with ``ends`` = (inputs, ranks, outputs).
 
-    Options are in the order of `_OPTIONS`: each is one value for all blocks, a tuple, or None for the usual one.
+    Options are in the order of `_OPTIONS`: each is one value for all blocks, a tuple, or None for the default.
     """
     count, mean_field = len(widths), parameterisation == "mean-field"
     laws = (Normal(), Uniform(1.0), Constant()) if mean_field else (Uniform(), Uniform(), Uniform())
-    usual: dict[str, Any] = dict(zip(("features", "amplitude", "offset"), laws, strict=True))
+    defaults: dict[str, Any] = dict(zip(("features", "amplitude", "offset"), laws, strict=True))
     given = zip(_OPTIONS, options, strict=True)
     each: dict[str, tuple[Any, ...]] = {
-        name: _each_of(usual.get(name) if value is None else value, count, name) for name, value in given
+        name: _each_of(defaults.get(name) if value is None else value, count, name) for name, value in given
     }
     each["activation"] = tuple(map(as_activation, each["activation"]))
-    sizes = [ends[0], *_checked_ranks(widths, *ends), ends[2] or 1]
+    sizes = [ends[0], *_checked_ranks(widths, ends[1]), ends[2] or 1]
     blocks: list[AbstractBlock] = []
     for level, one in enumerate(jax.random.split(key, count)):
         own = {name: values[level] for name, values in each.items()}
@@ -155,14 +155,9 @@ def _each_of(value: T | tuple[T, ...], count: int, what: str) -> tuple[T, ...]:
     return tuple(value)
 
 
-def _checked_ranks(
-    widths: Sequence[float], inputs: int, ranks: int | tuple[int, ...], outputs: int | None
-) -> tuple[int, ...]:
-    """The ranks between blocks, after refusing what is not a stack."""
+def _checked_ranks(widths: Sequence[float], ranks: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the ranks between blocks; refuse widths that do not make a stack."""
     whole = [width for width in widths if not math.isinf(width)]
     if len(widths) < 2 or any(width < 1 or width != int(width) for width in whole):
         raise UserError(f"A stack needs at least two blocks, each of a whole number of neurons, not {list(widths)}.")
-    inner = _each_of(ranks, len(widths) - 1, "ranks")
-    if min(inputs, *inner, outputs or 1) < 1 or outputs == 0:
-        raise UserError(f"A stack needs at least one input, channel and output, not {(inputs, *inner, outputs)}.")
-    return inner
+    return _each_of(ranks, len(widths) - 1, "ranks")

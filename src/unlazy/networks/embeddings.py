@@ -1,6 +1,6 @@
 """Embeddings Φ: the fixed features on which a layer is trained (chen2022 eq. 3-5, App. H).
 
-An embedding is written down first and drawn later: ``RandomLayers((512,))`` says what it is, ``draw`` gives it weights.
+An embedding is specified first and drawn later: ``RandomLayers((512,))`` specifies it, and ``draw`` draws its weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from unlazy._checked import Checked
 from unlazy._errors import UserError
 from unlazy._linalg import eigh
-from unlazy._types import PRNGKey
+from unlazy._types import Count, PRNGKey
 from unlazy.activations import Activation
 
 Points = Float[Array, "n d"]
@@ -34,7 +34,7 @@ class Embedding(Checked):
     """A fixed map Φ from inputs to D features."""
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
-        """Give the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own.
+        """Return the embedding of ``inputs``-dimensional data, its random weights drawn; σ is the network's own.
 
         By default there is nothing to draw.
         """
@@ -92,13 +92,13 @@ class RandomLayers(Embedding):
         The weights Z_l; `draw` fills them in.
     """
 
-    widths: tuple[int, ...] = eqx.field(static=True, converter=tuple)
+    widths: tuple[Count, ...] = eqx.field(static=True, converter=tuple)
     activation: Activation | None = None
     weights: tuple[Float[Array, "..."], ...] | None = None
 
     def __check_init__(self) -> None:
-        if not self.widths or min(self.widths) < 1:
-            raise UserError(f"widths = {list(self.widths)}: give a width of at least 1 for each layer, such as [1024].")
+        if not self.widths:
+            raise UserError("widths = []: give a width for each layer, such as [1024].")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Draw every entry of the layers' weights from N(0, 1)."""
@@ -134,20 +134,15 @@ class RandomPatches(Embedding):
     patch
         Side of a filter in pixels.
     grid
-        Responses are averaged over grid x grid regions, which makes D = filters x grid² features.
+        Responses are averaged over grid x grid regions, which gives D = filters x grid² features.
     weights
         The filters; `draw` fills them in.
     """
 
-    filters: int = eqx.field(static=True, default=128)
-    patch: int = eqx.field(static=True, default=6)
-    grid: int = eqx.field(static=True, default=2)
+    filters: Count = eqx.field(static=True, default=128)
+    patch: Count = eqx.field(static=True, default=6)
+    grid: Count = eqx.field(static=True, default=2)
     weights: Float[Array, "..."] | None = None
-
-    def __check_init__(self) -> None:
-        if min(self.filters, self.patch, self.grid) < 1:
-            given = f"filters = {self.filters}, patch = {self.patch}, grid = {self.grid}"
-            raise UserError(f"{given}: each must be at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         channels, side = _image(inputs)
@@ -194,12 +189,8 @@ class Infinite(Embedding):
         σ of all layers; that of the network if omitted.
     """
 
-    depth: int = eqx.field(static=True, default=1)
+    depth: Count = eqx.field(static=True, default=1)
     activation: Activation | None = None
-
-    def __check_init__(self) -> None:
-        if self.depth < 1:
-            raise UserError(f"depth = {self.depth} is out of range: give a number of layers of at least 1.")
 
     def draw(self, inputs: int, activation: Activation, *, key: PRNGKey) -> Embedding:
         """Fix the activation; there are no weights to draw."""
@@ -229,9 +220,9 @@ class Anchored(Embedding):
     """A kernel on finitely many points P, as |P| features: Φ(x) = √|P| G(x, P) G(P, P)^(-1/2).
 
     On P itself Φ(x)·Φ(z) / D = G(x, z) exactly, so gradient flow on these features is the flow of the infinite network
-    seen on P. Elsewhere it is the best guess given P, the conditional mean of the Gaussian process h_j, and the kernel
-    is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry no feature
-    and are dropped.
+    restricted to P. Elsewhere it is the best prediction given P, the conditional mean of the Gaussian process h_j, and
+    the kernel is exact where x or z is a point of P. Repeated points make G(P, P) singular; its null directions carry
+    no feature and are dropped.
 
     Parameters
     ----------
@@ -241,7 +232,7 @@ class Anchored(Embedding):
         The points P.
     """
 
-    registered: ClassVar[bool] = False  # made by networks, never written down
+    registered: ClassVar[bool] = False  # made by networks, not by users
     kernel_of: Callable[[Points, Others], Gram]
     points: Points
     inverse_root: Float[Array, "p p"]

@@ -1,4 +1,4 @@
-"""Laws: what the parameters of a block are at the start. They are written down first and drawn later, with a key.
+"""Laws: the distributions of the initial parameters of a block. They are specified first and drawn later, with a key.
 
 A law fills a matrix with a row for each neuron. Rows are drawn one after the other, so that neurons are exchangeable.
 """
@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from unlazy._checked import Checked
 from unlazy._errors import UserError, short
-from unlazy._types import PRNGKey
+from unlazy._types import NotNegative, PRNGKey
 
 Rows = Float[Array, "m d"]
 
@@ -29,7 +29,7 @@ class Law(Checked):
 
     @abc.abstractmethod
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Give the matrix; ``fan_in`` is the number of terms that each parameter's product is summed with."""
+        """Return the matrix; ``fan_in`` is the number of terms that each parameter's product is summed with."""
 
     def column_means(self, columns: int, fan_in: int) -> np.ndarray | None:
         """Mean of each column, where it is known without drawing."""
@@ -57,12 +57,8 @@ class Normal(Law):
     >>> Normal(mean=(1.0, -1.0))  # two channels that start apart
     """
 
-    spread: float = eqx.field(static=True, default=1.0, converter=float)
+    spread: NotNegative = eqx.field(static=True, default=1.0, converter=float)
     mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
-
-    def __check_init__(self) -> None:
-        if not 0 <= self.spread < float("inf"):
-            raise UserError(f"spread = {self.spread:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         return self.spread * jax.random.normal(key, (rows, columns)) + jnp.asarray(_columns(self.mean, columns))[None]
@@ -77,17 +73,13 @@ class Uniform(Law):
     Parameters
     ----------
     reach
-        Half-width of the interval; 1/√fan-in, the usual start of linear layers, if omitted.
+        Half-width of the interval; 1/√fan-in, the usual initialisation of linear layers, if omitted.
     mean
         Mean: one number, or one per column.
     """
 
-    reach: float | None = eqx.field(static=True, default=None)
+    reach: NotNegative | None = eqx.field(static=True, default=None)
     mean: float | tuple[float, ...] = eqx.field(static=True, default=0.0, converter=_one_or_many)
-
-    def __check_init__(self) -> None:
-        if self.reach is not None and not 0 <= self.reach < float("inf"):
-            raise UserError(f"reach = {self.reach:g} is out of range: give a finite number of at least 0.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         reach = fan_in**-0.5 if self.reach is None else self.reach
@@ -137,7 +129,7 @@ class Constant(Law):
 
 
 class Grid(Law):
-    """Rows spread evenly over the cube [low, high]^d without chance (aiad2026 Remark G.1): Halton's points.
+    """Rows spread evenly over the cube [low, high]^d, not at random (aiad2026 Remark G.1): Halton's points.
 
     The first n rows of a longer grid are the grid of n rows, so that a narrow network is part of a wide one.
 
@@ -151,8 +143,8 @@ class Grid(Law):
     high: float = eqx.field(static=True, default=1.0, converter=float)
 
     def __check_init__(self) -> None:
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
-            raise UserError(f"low = {self.low:g}, high = {self.high:g}: give two finite numbers, the smaller first.")
+        if not self.low < self.high:
+            raise UserError(f"low = {self.low:g}, high = {self.high:g}: give two numbers, the smaller first.")
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
         """Lay out the points; the key is not used."""
@@ -195,12 +187,12 @@ class Tied(Law):
 class Eye(Law):
     """The identity: as amplitudes A = I a channel for each neuron, as features w_j = e_j a neuron for each channel.
 
-    Either makes a usual layer without low rank. The amplitudes I are for the standard parameterisation; in the
-    mean-field one a usual layer is a block of trained amplitudes followed by one of these features, without bias.
+    Either makes an ordinary layer, without low rank. The amplitudes I are for the standard parameterisation; in the
+    mean-field one an ordinary layer is a block of trained amplitudes followed by one of these features, without bias.
     """
 
     def draw(self, rows: int, columns: int, fan_in: int, *, key: PRNGKey) -> Rows:
-        """Give the features; as amplitudes the identity is not stored."""
+        """Return the features; as amplitudes the identity is not stored."""
         if rows != columns:
             raise UserError(f"The identity is square: {rows} neurons cannot have it as features of {columns} inputs.")
         return jnp.eye(rows)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._types import PRNGKey
-from unlazy.activations import Activation, LeakyRelu, Relu
+from unlazy.activations import Activation, Relu
 from unlazy.networks import blocks as b
 from unlazy.networks._base import with_fields
 from unlazy.networks.blocks import AbstractBlock, Block, lengths, overlap, raw_columns, spread_out
@@ -72,7 +72,7 @@ class Limit(AbstractBlock):
 
     def start(self, x: b.Columns) -> b.Channels:
         """E[A_k] E[σ(w·x + b)], as A is independent of (w, b) at the start, and what earlier training has added."""
-        start = self.mean[:, None] * mean_value(self.activation, self._variance(x.T))[None]
+        start = self.mean[:, None] * self.activation.mean(self._variance(x.T))[None]
         if self.points is None or self.coefficients is None:
             return start
         return start - self.coefficients @ self.limit_kernel(self.points, x.T)
@@ -91,7 +91,7 @@ class Limit(AbstractBlock):
         return self.start(raw_columns(x)) + self.c[:, None]
 
     def rates(self) -> dict[str, float]:
-        """Before it has points only c can be named."""
+        """Return that of c: the rest is trained in the form of `FixedFeatures`."""
         return {letter: 1.0 for letter in self.train if letter == "c"}
 
     def kernel(self, x: b.Inputs, z: b.OtherInputs, up_x: b.Signals, up_z: b.OtherSignals) -> b.Overlap:
@@ -258,11 +258,3 @@ def kernel_of(block: Block | Limit, x: Float[Array, "n d"], z: Float[Array, "p d
     if isinstance(block, Limit):
         return float("a" in block.train) * block.limit_kernel(x, z) + float("c" in block.train)
     return block.linear().kernel(block.column(x.T).T, block.column(z.T).T)
-
-
-def mean_value(activation: Activation, variance: Float[Array, " n"]) -> Float[Array, " n"]:
-    """E[σ(z)], z ~ N(0, q): (1 - slope) √(q / 2π) for rectifiers, by quadrature for smooth activations."""
-    if isinstance(activation, Relu | LeakyRelu):
-        slope = activation.slope if isinstance(activation, LeakyRelu) else 0.0
-        return (1 - slope) * jnp.sqrt(variance / (2 * jnp.pi))
-    return activation.expectation(activation, variance)

@@ -52,7 +52,7 @@ class Layout:
 
 
 def sweep(body: Body, neurons: PyTree, shared: PyTree, layout: Layout) -> Any:
-    """Give (each, total) = body(neurons, shared), where ``each`` has a leading axis of neurons and ``total`` is a sum.
+    """Return (each, total) = body(neurons, shared): ``each`` has a leading axis of neurons, and ``total`` is a sum.
 
     With a slab the body sees that many neurons at a time, which bounds the size of intermediate results. With a mesh
     every device does its own part of the neurons and only the totals cross between devices.
@@ -103,14 +103,14 @@ class Weights(eqx.Module):
     bias_rate: Number  # R_b
 
     def __call__(self, phi: Float[Array, "n D"]) -> Float[Array, "m n"]:
-        """Give e W Φ(x) + b."""
+        """Return e W Φ(x) + b."""
         # Rows of h lie first in memory: products then run along rows of w, which makes a gradient a fifth cheaper.
         h = self.w @ phi.T
         h = like(self.factor, h) * h
         return h if self.b is None else h + self.b[:, None]
 
     def kernel(self, phi: Float[Array, "n D"], psi: Float[Array, "p D"], unit: Number = 1.0) -> Float[Array, "n p"]:
-        """Give (R e² Φ(x)·Φ(z) + R_b) / r: how a signal on h(z) moves h(x)."""
+        """Return (R e² Φ(x)·Φ(z) + R_b) / r: how a signal on h(z) moves h(x)."""
         gram = phi @ psi.T
         gram = like(self.rate / unit * self.factor**2, gram) * gram
         return gram if self.b is None else gram + like(self.bias_rate / unit, gram)
@@ -129,7 +129,7 @@ class Weights(eqx.Module):
         return Gram(nothing, start, here.kernel(phi, phi[:n], unit), points, unit, layout)
 
     def moved(self, gram: Gram, phi: Float[Array, "n D"]) -> Weights:
-        """Give W - (R/r) e B Φ(X) and b - (R_b/r) B 1, with ``phi`` the features of the training points."""
+        """Return W - (R/r) e B Φ(X) and b - (R_b/r) B 1, with ``phi`` the features of the training points."""
         w = self.w - like(self.rate / gram.unit * self.factor, self.w) * gram.coefficients @ phi
         b = self.b
         if b is not None:
@@ -163,20 +163,20 @@ class Gram(eqx.Module):
         return x.rows_of(self.gram)
 
     def __call__(self, x: Batch) -> Float[Array, "m q"]:
-        """Give h_0(x) - B G(X, x)."""
+        """Return h_0(x) - B G(X, x)."""
         points = self.at(x)
         return _expansion(self.coefficients, points.columns(self.start), points)
 
     def push(self, x: Batch, change: Float[Array, "m n"]) -> Float[Array, "m q"]:
-        """Give the effect of a change of B on h."""
+        """Return the effect of a change of B on h."""
         return -change @ self.at(x).rows.T
 
     def kernel(self, x: Points, z: Points, recompute: Callable[[], Array]) -> Float[Array, "..."]:
-        """Give r G(x, z), how a signal on h(z) moves h(x); between test points G comes from ``recompute``."""
+        """Return r G(x, z), how a signal on h(z) moves h(x); between test points G comes from ``recompute``."""
         return like(self.unit, self.coefficients) * x.against(z, self.n, recompute).astype(self.coefficients.dtype)
 
     def distance(self, start: Gram, bias: Number | None) -> Float[Array, " m"]:
-        """Give |(w_j, b_j) - (w_j, b_j)(0)| = √(B_j G B_j^T), without building w; ``bias`` is R_b/R if any, r is R."""
+        """Return |(w_j, b_j) - (w_j, b_j)(0)| = √(B_j G B_j^T), without building w; ``bias`` is R_b/R if any; r = R."""
 
         def body(neurons: tuple[Array, Array], gram: Array) -> tuple[Array, None]:
             moved = (neurons[0] - neurons[1]).astype(gram.dtype)

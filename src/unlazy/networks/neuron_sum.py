@@ -334,7 +334,7 @@ def overlaps(
     slopes: tuple[Float[Array, "m n"], Float[Array, "m p"]],
     values: tuple[Float[Array, "m n"], Float[Array, "m p"]] | None,
 ) -> tuple[Float[Array, "..."], Float[Array, "n p"] | None]:
-    """Give Σ_j c_j² σ'(h_j(x)) σ'(h_j(z)) and, for a trained read-out, Σ_j s_j² σ(h_j(x)) σ(h_j(z)).
+    """Return Σ_j c_j² σ'(h_j(x)) σ'(h_j(z)) and, for a trained read-out, Σ_j s_j² σ(h_j(x)) σ(h_j(z)).
 
     With k outputs the first is Σ_j c_jk c_jl ..., of shape (n, k, p, k).
     """

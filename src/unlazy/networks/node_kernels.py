@@ -102,10 +102,8 @@ def heavy_variances(scaling: Scaling, count: int | None = None, tail: float = 1e
             "Infinitely many nodes have a limit, a kernel machine and heavy nodes, under the scalings `ntk` and "
             f"`asymmetrical(gamma, weights)`, not under {scaling}."
         )
-    if count is not None and not 0 <= count <= _MOST:
-        raise UserError(f"heavy = {count} is out of range: give a number of nodes from 0 to {_MOST:,}.")
-    if not tail > 0:
-        raise UserError(f"tail = {tail:g} is not positive: give a bound such as 1e-3.")
+    if count is not None and count > _MOST:
+        raise UserError(f"heavy = {count} is out of range: give a number of nodes up to {_MOST:,}.")
     if node.gamma == 1:
         return np.zeros(0), 1.0
     least = (tail / (1 - node.gamma)) ** 2

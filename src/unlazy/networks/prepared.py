@@ -112,7 +112,7 @@ class LimitFeatures(PreparedInputs):
 
 
 class Places(PreparedInputs):
-    """Points that are rows of a Gram matrix: those from ``first`` on in their order, or those of ``index``.
+    """Points that are rows of a Gram matrix: consecutive ones, beginning with ``first``, or those of ``index``.
 
     A range that is known when a computation is compiled costs nothing; an index has to be looked up.
     """
@@ -163,7 +163,7 @@ class Places(PreparedInputs):
 class Points(eqx.Module):
     """Points by their place among all points of a Gram matrix, with their rows of it; made by `Places.rows_of`.
 
-    Without an index they are those from ``first`` on, in their order.
+    Without an index they are consecutive, beginning with ``first``.
     """
 
     index: Int[Array, " q"] | None

@@ -1,17 +1,20 @@
-"""Scalings: how the terms of a network shrink with its width, and how fast its weights may move.
+"""Scalings: how the terms of a network shrink with its width, and how fast its weights learn.
 
 With m neurons on D features, f(x) = Σ_j s_j a_j σ(D^feature w_j·Φ(x)) and w_j' = -m^rate D^feature_rate ∂L/∂w_j. A
 scaling is these four numbers, with s_j = m^node, or node weights that differ from neuron to neuron.
 """
 
 import abc
+from typing import Annotated
 
 import equinox as eqx
+import msgspec
 import numpy as np
 from scipy.special import zeta
 
 from unlazy._checked import Checked, checked
 from unlazy._errors import UserError, short
+from unlazy._types import Count, NotNegative, OpenShare
 
 
 class NodeWeights(Checked):
@@ -42,11 +45,7 @@ class Zipf(NodeWeights):
         Exponent α.
     """
 
-    alpha: float
-
-    def __check_init__(self) -> None:
-        if not 0 < self.alpha < 1:
-            raise UserError(f"alpha = {self.alpha} is out of range: Zipf weights need 0 < alpha < 1 to be summable.")
+    alpha: OpenShare  # so that the weights are summable
 
     def first(self, m: int) -> np.ndarray:
         return np.arange(1, m + 1, dtype=float) ** (-1 / self.alpha) / zeta(1 / self.alpha)
@@ -65,11 +64,7 @@ class FirstNodes(NodeWeights):
         Number K of nodes.
     """
 
-    count: int
-
-    def __check_init__(self) -> None:
-        if self.count < 1:
-            raise UserError(f"count = {self.count} is too small: give the weights of at least one node.")
+    count: Count
 
     def first(self, m: int) -> np.ndarray:
         return np.where(np.arange(m) < self.count, 1 / self.count, 0.0)
@@ -80,7 +75,7 @@ class FirstNodes(NodeWeights):
 
 
 class GivenNodes(NodeWeights):
-    """Weights that you write down; nodes beyond the end of the list get none.
+    """Given weights; nodes beyond the end of the list have the weight 0.
 
     Parameters
     ----------
@@ -88,13 +83,11 @@ class GivenNodes(NodeWeights):
         Weights λ̃_1, λ̃_2, ..., at least one of them positive.
     """
 
-    weights: tuple[float, ...] = eqx.field(converter=tuple)
+    weights: tuple[NotNegative, ...] = eqx.field(converter=tuple)
 
     def __check_init__(self) -> None:
-        if not self.weights or min(self.weights) < 0 or not np.isfinite(self.weights).all() or sum(self.weights) == 0:
-            raise UserError(
-                f"weights = {short(self.weights)}: give a list of finite numbers >= 0, at least one of them positive."
-            )
+        if sum(self.weights) == 0:
+            raise UserError(f"weights = {short(self.weights)}: give a list of numbers, at least one of them positive.")
 
     def first(self, m: int) -> np.ndarray:
         return np.pad(np.asarray(self.weights[:m], dtype=float), (0, max(0, m - len(self.weights))))
@@ -117,12 +110,8 @@ class Asymmetrical(Checked):
         Node weights λ̃.
     """
 
-    gamma: float
+    gamma: Annotated[float, msgspec.Meta(ge=0, le=1)]
     weights: NodeWeights
-
-    def __check_init__(self) -> None:
-        if not 0 <= self.gamma <= 1:
-            raise UserError(f"gamma = {self.gamma} is out of range: the symmetric share lies in [0, 1].")
 
     def variances(self, m: int) -> np.ndarray:
         """λ_{m,j} for j = 1..m."""

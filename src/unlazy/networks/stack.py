@@ -17,7 +17,7 @@ from unlazy._errors import UserError
 from unlazy._inputs import as_key
 from unlazy._linalg import norm
 from unlazy._memory import total
-from unlazy._types import Outputs, PRNGKey, PyTree, Scalar
+from unlazy._types import Count, Outputs, PRNGKey, PyTree, Scalar
 from unlazy.activations import Activation, LeakyRelu, Relu, Sigmoid, Tanh
 from unlazy.data import Dataset
 from unlazy.losses import Loss
@@ -78,7 +78,7 @@ class MeanFieldStack(Network):
     bias
         A law of its own for b, or False for none.
     amplitude
-        Law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` a usual layer without low rank.
+        Law of A; ``Tied()`` is A_j = |w_j| (ren2023), ``Eye()`` an ordinary layer, without low rank.
     offset
         Law of c.
     skip
@@ -100,10 +100,10 @@ class MeanFieldStack(Network):
     def __init__(
         self,
         widths: tuple[Annotated[float, MAY_BE_INFINITE], ...],
-        inputs: int,
-        outputs: int | None = None,
+        inputs: Count,
+        outputs: Count | None = None,
         *,
-        ranks: int | tuple[int, ...] = 10,
+        ranks: Count | tuple[Count, ...] = 10,
         train: str | tuple[str, ...] = "ac",
         parameterisation: Parameterisation = "mean-field",
         activation: Activation | str | tuple[Activation | str, ...] = "relu",
@@ -193,7 +193,7 @@ class MeanFieldStack(Network):
         return self.clip is not None
 
     def gradient(self, data: Dataset | Samples, loss: Loss) -> tuple[Scalar, PyTree]:
-        """Give the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
+        """Return the loss and its gradient or, with bounds, the clipped one of ren2023 eq. 4."""
         if self.clip is None:
             return super().gradient(data, loss)
         first, second = self.blocks

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from unlazy._errors import UserError
 from unlazy._inputs import as_key, like
 from unlazy._memory import must_fit
-from unlazy._types import Number, Outputs, PRNGKey, PyTree
+from unlazy._types import Count, NotNegative, Number, Outputs, PRNGKey, PyTree
 from unlazy.activations import Activation, Erf, Gelu, Softplus, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import GramForm, Network, example_data, frozen_rates, with_fields
@@ -50,7 +50,7 @@ class TwoLayer(Network):
     inputs
         Input dimension d.
     outputs
-        Number of outputs k; left out, f is a scalar. With k outputs the read-out a is an m x k matrix.
+        Number of outputs k; if omitted, f is a scalar. With k outputs the read-out a is an m x k matrix.
     activation
         σ: an activation, its name, or a plain function. Tanh by default.
     embedding
@@ -93,9 +93,9 @@ class TwoLayer(Network):
 
     def __init__(
         self,
-        width: int,
-        inputs: int,
-        outputs: int | None = None,
+        width: Count,
+        inputs: Count,
+        outputs: Count | None = None,
         *,
         activation: Activation | str | Callable[[Array], Array] = "tanh",
         embedding: Embedding = Identity(),
@@ -103,18 +103,11 @@ class TwoLayer(Network):
         readout: float | Law | tuple[float, ...] | Array | np.ndarray = 1.0,
         weights: Law = Normal(),
         bias: Law | bool = False,
-        scale: float = 1.0,
+        scale: NotNegative = 1.0,
         symmetrised: bool = False,
         train_readout: bool = False,
         key: PRNGKey | int,
     ) -> None:
-        if width < 1 or inputs < 1 or (outputs is not None and outputs < 1):
-            given = f"width = {width}, inputs = {inputs}, outputs = {outputs}"
-            raise UserError(f"{given}: each must be at least 1; leave out outputs for a scalar function.")
-        if scale < 0:
-            raise UserError(
-                f"scale = {scale:g} is negative: it is the size of the initial weights, give a number >= 0."
-            )
         if math.isfinite(embedding.size(inputs)):
             must_fit(
                 2.0 * width * embedding.size(inputs) * jnp.result_type(float).itemsize,

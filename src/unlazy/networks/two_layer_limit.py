@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Int
 
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
-from unlazy._types import Outputs, PRNGKey, PyTree
+from unlazy._types import Count, Natural, NotNegative, Outputs, Positive, PRNGKey, PyTree
 from unlazy.activations import Activation, Gelu, Relu, as_activation
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, example_data, frozen_rates, with_fields
@@ -56,7 +56,7 @@ class TwoLayerLimit(Network):
     inputs
         Input dimension d.
     outputs
-        Number of outputs k; left out, f is a scalar.
+        Number of outputs k; if omitted, f is a scalar.
     activation
         σ: an activation, its name, or a plain function. Tanh by default.
     embedding
@@ -79,7 +79,7 @@ class TwoLayerLimit(Network):
     start
         What the light part is at t = 0. ``"gaussian"``: √ρ times the Gaussian process of infinitely many nodes, drawn
         at the training and test points; elsewhere it is the conditional mean. ``"zero"``: nothing, as if the nodes came
-        in pairs that cancel. A number m: what is missing to the outputs of the `TwoLayer` network of width m with the
+        in pairs that cancel. A number m: the difference to the outputs of the `TwoLayer` network of width m with the
         same key, so that the limit starts from the function of that network and can be compared with it.
     key
         Random key, or a whole number as a seed.
@@ -101,19 +101,19 @@ class TwoLayerLimit(Network):
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int | None = None,
+        inputs: Count,
+        outputs: Count | None = None,
         *,
         activation: Activation | str | Callable[[Array], Array] = "tanh",
         embedding: Embedding = Identity(),
         scaling: Scaling = ntk,
         readout: float = 1.0,
         bias: bool = False,
-        scale: float = 1.0,
+        scale: NotNegative = 1.0,
         train_readout: bool = False,
-        heavy: int | None = None,
-        tail: float = 1e-3,
-        start: str | int = "gaussian",
+        heavy: Natural | None = None,
+        tail: Positive = 1e-3,
+        start: Literal["gaussian", "zero"] | Count = "gaussian",
         key: PRNGKey | int,
     ) -> None:
         variances, share = heavy_variances(scaling, heavy, tail)
@@ -127,8 +127,6 @@ class TwoLayerLimit(Network):
         self.kernel, self.outputs = LightKernel(nodes, share * readout**2, share * train_readout), outputs
         self.points = self.coefficients = self.anchor = self.v = self.start = None
         self.prepared = False
-        if isinstance(start, str) and start not in ("gaussian", "zero"):
-            raise UserError(f"start = '{start}' is unknown: choose 'gaussian', 'zero' or a width m.")
         if start == "zero" or (share == 0 and isinstance(start, str)):
             return
         if isinstance(start, str):

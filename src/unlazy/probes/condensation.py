@@ -9,15 +9,19 @@ hardly matters.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from jaxtyping import Array, Float
 
+from unlazy._checked import checked
 from unlazy._errors import UserError, suggest
 from unlazy._linalg import norm
+from unlazy._types import OpenShare, Share
 from unlazy.data import Dataset
 from unlazy.networks import Batch, Network
 from unlazy.probes.directions import (
@@ -33,6 +37,8 @@ from unlazy.probes.directions import (
 from unlazy.probes.movement import layers_of
 from unlazy.probes.observation import Observation, Probe
 
+V = TypeVar("V")
+
 
 def vectors_of(network: Network, layer: str | None = None, x: Batch | None = None) -> dict[str, Vectors]:
     """Return the input weights of every layer's neurons, and single convolution kernels as ``<layer>-kernels``."""
@@ -41,16 +47,15 @@ def vectors_of(network: Network, layer: str | None = None, x: Batch | None = Non
         found[name], kernels = one.weights(), one.kernels()
         if kernels is not None:
             found[f"{name}-kernels"] = kernels
-    if layer is None:
-        return found
-    if layer not in found:
-        raise UserError(f"This network has no layer '{layer}'. {suggest(layer, found)}")
-    return {layer: found[layer]}
+    return _chosen(found, None if layer is None else (layer,))
 
 
-def _check(threshold: float, floor: float) -> None:
-    if not (0 < threshold < 1 and 0 <= floor < 1):
-        raise UserError(f"threshold = {threshold}, floor = {floor}: choose 0 < threshold < 1 and 0 <= floor < 1.")
+def _chosen(found: Mapping[str, V], layers: Sequence[str] | None) -> dict[str, V]:
+    """Return what was found of some layers, or of all."""
+    for layer in layers or ():
+        if layer not in found:
+            raise UserError(f"This network has no layer '{layer}'. {suggest(layer, found)}")
+    return {layer: found[layer] for layer in (found if layers is None else layers)}
 
 
 class Condensation(Probe):
@@ -66,18 +71,15 @@ class Condensation(Probe):
     layer
         The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
     threshold
-        The |cos| from which on two vectors have the same direction.
+        Smallest |cos| of two vectors that count as one direction.
     floor
         Vectors shorter than this fraction of the longest, such as kernels on whose units a ReLU never opens, count in
         ``alive`` only.
     """
 
     layer: str | None = eqx.field(static=True, default=None)
-    threshold: float = eqx.field(static=True, default=0.95)
-    floor: float = eqx.field(static=True, default=0.0)
-
-    def __check_init__(self) -> None:
-        _check(self.threshold, self.floor)
+    threshold: OpenShare = eqx.field(static=True, default=0.95)
+    floor: Share = eqx.field(static=True, default=0.0)
 
     def __call__(self, obs: Observation) -> dict[str, Scalars]:
         layers = vectors_of(obs.network, self.layer, obs.x)
@@ -96,9 +98,7 @@ class InputWeights(Probe):
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
-        if self.layers is None:
-            return vectors_of(obs.network, x=obs.x)
-        return {layer: vectors_of(obs.network, layer, obs.x)[layer] for layer in self.layers}
+        return _chosen(vectors_of(obs.network, x=obs.x), self.layers)
 
 
 class OutgoingWeights(Probe):
@@ -113,14 +113,10 @@ class OutgoingWeights(Probe):
     layers: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
-        found = layers_of(obs.network)
-        unknown = [name for name in self.layers or () if name not in found]
-        if unknown:
-            raise UserError(f"This network has no layer '{unknown[0]}'. {suggest(unknown[0], found)}")
-        return {name: found[name].outgoing() for name in self.layers or found}
+        return {name: layer.outgoing() for name, layer in _chosen(layers_of(obs.network), self.layers).items()}
 
 
-def _plain(direction: Any) -> str | tuple[float, ...]:
+def _plain(direction: Any) -> Any:
     return direction if isinstance(direction, str) else tuple(map(float, direction))
 
 
@@ -141,17 +137,15 @@ class Alignment(Probe):
         The angle within which a vector counts as aligned.
     """
 
-    direction: str | tuple[float, ...] = eqx.field(static=True, default="leading", converter=_plain)
+    direction: Literal["leading", "ones"] | tuple[float, ...] = eqx.field(
+        static=True, default="leading", converter=_plain
+    )
     layer: str | None = eqx.field(static=True, default=None)
-    degrees: float = eqx.field(static=True, default=10.0)
+    degrees: Annotated[float, msgspec.Meta(gt=0, lt=90)] = eqx.field(static=True, default=10.0)
 
     def __check_init__(self) -> None:
-        if isinstance(self.direction, str) and self.direction not in ("leading", "ones"):
-            raise UserError(f"direction = '{self.direction}' is unknown: choose 'leading', 'ones' or numbers.")
         if not isinstance(self.direction, str) and self.layer is None:
             raise UserError("A direction given as numbers belongs to one layer: name that layer with the option layer.")
-        if not 0 < self.degrees < 90:
-            raise UserError(f"degrees = {self.degrees} is out of range: choose an angle between 0 and 90.")
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, "..."]]]:
         return {layer: self._of(vectors) for layer, vectors in vectors_of(obs.network, self.layer, obs.x).items()}
@@ -183,17 +177,12 @@ class CosineMatrix(Probe):
 
     Parameters
     ----------
-    layer
-        The layer to observe, such as ``"conv1"`` or ``"conv1-kernels"``; all layers if omitted.
-    threshold
-        The |cos| from which on two vectors are in one cluster.
+    layer, threshold
+        As for `Condensation`.
     """
 
     layer: str | None = eqx.field(static=True, default=None)
-    threshold: float = eqx.field(static=True, default=0.95)
-
-    def __check_init__(self) -> None:
-        _check(self.threshold, 0.0)
+    threshold: OpenShare = eqx.field(static=True, default=0.95)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "_ _"]]:
         layers = vectors_of(obs.network, self.layer, obs.x)
@@ -218,7 +207,8 @@ class Reduced(NamedTuple):
     change: float
 
 
-def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95) -> Reduced:
+@checked
+def reduce(network: Network, layer: str, data: Dataset, threshold: OpenShare = 0.95) -> Reduced:
     """Merge the neurons of each cluster of a layer into one effective neuron, and measure the change of the outputs.
 
     The new neuron has the mean direction d of its cluster and r² = Σ_j |a_j| r_j³ / Σ_j |a_j| r_j, with r_j = <w_j, d>
@@ -235,9 +225,8 @@ def reduce(network: Network, layer: str, data: Dataset, threshold: float = 0.95)
     data
         Data set on whose training inputs the change is measured.
     threshold
-        The |cos| from which on two neurons are in one cluster.
+        Smallest |cos| of two neurons in one cluster.
     """
-    _check(threshold, 0.0)
     vectors, neurons = vectors_of(network, layer)[layer], network.layers()[layer]
     sigma, h = neurons.activation, jnp.asarray(np.linspace(0.01, 3.0, 50))
     odd = sigma is not None and bool(jnp.allclose(sigma(-h), -sigma(h), rtol=1e-5))

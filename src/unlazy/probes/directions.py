@@ -52,7 +52,7 @@ def clusters(
     vectors
         Vectors as rows, shape (m, d).
     threshold
-        The |cos| from which on two vectors have the same direction.
+        Smallest |cos| of two vectors that count as one direction.
     signed
         Whether opposite vectors are two directions instead of one.
     alive
@@ -79,9 +79,7 @@ def cluster_order(vectors: Vectors, threshold: float = 0.95) -> Int[Array, " m"]
 
     Parameters
     ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    threshold
+    vectors, threshold
         As in `clusters`.
     """
     found, amplitude = clusters(vectors, threshold), norm(vectors, axis=1)
@@ -145,10 +143,8 @@ def near_pairs(vectors: Vectors, threshold: float = 0.95) -> Float[Array, ""]:
 
     Parameters
     ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    threshold
-        The |cos| from which on two vectors have the same direction.
+    vectors, threshold
+        As in `clusters`.
     """
     m, d = vectors.shape[0], jnp.abs(cosines(vectors))
     near = jnp.sum(jnp.triu(d > threshold, k=1), dtype=d.dtype)
@@ -160,10 +156,8 @@ def condensed(vectors: Vectors, threshold: float = 0.95, floor: float = 0.0) -> 
 
     Parameters
     ----------
-    vectors
-        Vectors as rows, shape (m, d).
-    threshold
-        The |cos| from which on two vectors have the same direction.
+    vectors, threshold
+        As in `clusters`.
     floor
         Vectors shorter than this fraction of the longest are not counted.
     """

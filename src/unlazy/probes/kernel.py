@@ -17,7 +17,7 @@ class KernelMatrix(Probe):
     Parameters
     ----------
     samples
-        Number of training inputs, from the first on; all if omitted.
+        Number of training inputs, counted from the first; all if omitted.
     output
         The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
     """
@@ -44,10 +44,8 @@ class Kernel(Probe):
 
     Parameters
     ----------
-    samples
-        Number of training inputs, from the first on; all if omitted.
-    output
-        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    samples, output
+        As for `KernelMatrix`.
     """
 
     samples: int | None = eqx.field(static=True, default=None)

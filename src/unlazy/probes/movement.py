@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from unlazy._checked import MAY_BE_INFINITE
 from unlazy._errors import UserError
+from unlazy._types import Count
 from unlazy.networks import Batch, Layer, MeanFieldStack, Network, layers_on
 from unlazy.probes.observation import Observation, Probe
 
@@ -63,14 +64,10 @@ class FeaturePair(Probe):
     Parameters
     ----------
     neurons
-        Number of neurons, from the first on; all if omitted.
+        Number of neurons, counted from the first; all if omitted.
     """
 
-    neurons: int | None = eqx.field(static=True, default=None)
-
-    def __check_init__(self) -> None:
-        if self.neurons is not None and self.neurons < 1:
-            raise UserError(f"neurons = {self.neurons} is too small: choose at least 1.")
+    neurons: Count | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " m"]]]:
         both = {"train": obs.x[:1], "test": obs.x_test[:1]}
@@ -119,10 +116,10 @@ class TrainedNeurons(Probe):
     Parameters
     ----------
     neurons
-        Number of neurons of each block, from the first on; all if omitted.
+        Number of neurons of each block, counted from the first; all if omitted.
     """
 
-    neurons: int | None = eqx.field(static=True, default=None)
+    neurons: Count | None = eqx.field(static=True, default=None)
 
     def __call__(self, obs: Observation) -> dict[str, Float[Array, "..."]]:
         rows = raw_stack(obs.network).trained_rows()

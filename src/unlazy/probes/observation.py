@@ -101,7 +101,7 @@ class Observation:
         Parameters
         ----------
         samples
-            Number of training inputs, from the first on; all if omitted.
+            Number of training inputs, counted from the first; all if omitted.
         output
             The output whose kernel is taken, counted from 0: n² numbers, at about the cost of a network with one
             output. If omitted, outputs and samples share one axis, at k² times the cost.
@@ -143,10 +143,8 @@ def training_kernel(
         The network.
     data
         The data set.
-    samples
-        Number of training inputs, from the first on; all if omitted.
-    output
-        The output whose kernel is taken, counted from 0. If omitted, the kernel of all outputs, of size n k.
+    samples, output
+        As for `Observation.kernel`.
     x
         The training inputs as the network prepared them, if they are not those of ``data``.
     """

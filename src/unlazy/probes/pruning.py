@@ -33,7 +33,7 @@ class Pruning(Probe):
     """
 
     def importance(self, layer: Layer) -> Float[Array, " m"]:
-        """Return the importance of every neuron of a layer; equal ones are removed from the last one on."""
+        """Return the importance of every neuron of a layer; of equal ones the last is removed first."""
         return layer.importance()
 
     def __call__(self, obs: Observation) -> dict[str, dict[str, Float[Array, " p"]]]:

@@ -19,7 +19,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, first_line
 from unlazy._types import Outputs
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, with_fields
@@ -236,10 +236,9 @@ class TorchNetwork(Network):
         try:
             f = self._run(tensors, points)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            said = " ".join(str(error).split())[:160]
             raise UserError(
-                f"{self.name} cannot be called on a batch of shape {tuple(points.shape)}: give input_shape, "
-                f"integer_inputs or call={{...}}. It said: {said}"
+                f"{self.name} cannot be called on a batch of shape {tuple(points.shape)} ({first_line(error)}): give "
+                "input_shape, integer_inputs or call={...}."
             ) from error
         if not hasattr(f, "shape") or f.ndim not in (1, 2) or f.shape[0] != points.shape[0]:
             shape = tuple(f.shape) if hasattr(f, "shape") else type(f).__name__

@@ -41,7 +41,7 @@ def wrap(
     has_kinks: bool = False,
     key: KeyLike | None = None,
 ) -> Wrapped | TorchNetwork:
-    """Make a network of a model of another library, to train it by our flows and observe it by our probes.
+    """Make a network from a model of another library, to train it by our flows and observe it by our probes.
 
     An Equinox module, a Flax or Haiku model or a plain function becomes a `Wrapped`, which flows train; a PyTorch
     module becomes a `TorchNetwork`, which is trained in a loop of your own and observed by a `Recorder`. The library is
@@ -140,7 +140,7 @@ def as_network(made: Any, name: str = "model") -> Network:
         ) from None
 
 
-as_network.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes networks of others
+as_network.registered = False  # pyright: ignore[reportFunctionMemberAccess]  # it makes networks from others
 
 
 def _recognised(model: Any, rest: tuple[Any, ...], options: Mapping[str, Any]) -> Parts:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from unlazy._errors import UserError
+from unlazy._errors import UserError, first_line
 from unlazy._types import Outputs, PRNGKey, PyTree
 from unlazy.data import Dataset
 from unlazy.networks._base import Network, frozen_rates, with_fields
@@ -38,14 +38,8 @@ class Wrapped(Network):
         How the model is called.
     factors
         Learning-rate factor of each floating-point array of ``parameters``, in their order in the tree.
-    batched
-        Whether the model is called on batches; if None, it is tried on abstract inputs.
-    input_shape
-        Shape into which each sample is brought; None to leave it.
-    integer_inputs
-        Whether inputs are converted to whole numbers.
-    squeeze
-        Whether a last axis of length 1 is dropped from the outputs.
+    batched, input_shape, integer_inputs, squeeze
+        As for `wrap`.
     kinks
         Whether the model has kinks, as with ReLU.
     """
@@ -153,9 +147,7 @@ class Wrapped(Network):
             except UserError:
                 raise
             except Exception as error:
-                said = " ".join(str(error).split()).rstrip(".")
-                said = said[:157] + "..." if len(said) > 160 else said
-                return f"cannot be called on {what} ({type(error).__name__}: {said}): {_advice(error)}."
+                return f"cannot be called on {what} ({first_line(error).rstrip('.')}): {_advice(error)}."
             if not hasattr(made, "shape"):
                 kind = type(made).__name__
                 return f"returns {kind} on {what}, where one array was expected: wrap a function that picks it."
