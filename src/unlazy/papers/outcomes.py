@@ -22,8 +22,6 @@ loose
     The claim is vacuous if every seed satisfies the bound by at least this factor; never if it is infinite.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ the mean of as many further runs as the authors had would lie, if their runs wer
 outside, the two differ; if it lies inside, they agree, unless the interval is too wide to decide anything.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checks for theorems and panels."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """The expected rate of change of weights and of the kernel at t = 0 (section 5)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import equinox as eqx

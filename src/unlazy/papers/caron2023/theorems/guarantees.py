@@ -8,8 +8,6 @@ any targets, and require widths that no ReLU network has in practice. `monitor` 
 not.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

@@ -3,8 +3,6 @@
 The main theorems require widths that are not feasible. These lemmas, steps of their proofs, apply to any network.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, cast
 

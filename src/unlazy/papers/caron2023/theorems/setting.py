@@ -9,8 +9,6 @@ A two-layer network with one output and read-outs ±c is this model in other uni
 The inputs are those of w: features, where there is an embedding.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator

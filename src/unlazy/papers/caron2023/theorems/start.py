@@ -1,7 +1,5 @@
 """At the start: the mean NTG and its smallest eigenvalue, its random limit, and the weights of nodes (section 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import ClassVar

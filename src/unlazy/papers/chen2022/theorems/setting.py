@@ -10,8 +10,6 @@ So where the loss is a mean, the paper's time passes n times as slowly, and the 
 paper's time m times as slow. The rates of the theorems are multiplied by τ.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard

@@ -9,8 +9,6 @@ with a 1 for the bias, or the inputs of a dense network, which has one place. Ev
 `Layer.weights`, `Layer.outgoing`, `Layer.preactivations` and `Network.rates`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
