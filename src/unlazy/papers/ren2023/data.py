@@ -68,8 +68,7 @@ class SphericalSource(Source):
         checks.count("d", self.d)
         checks.choice("law", self.law, get_args(RadialLaw))
         checks.positive("scale", self.scale)
-        if not 0 <= self.tail < 1:
-            raise UserError(f"tail = {self.tail} is out of range: give a share of at least 0 and below 1.")
+        checks.share("tail", self.tail)
         if self.truncate is not None:
             checks.positive("truncate", self.truncate)
             inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
@@ -112,28 +111,12 @@ class SphericalSource(Source):
 
 
 def target(x: Inputs, subspace: int | None = None) -> Outputs:
-    """Compute relu(1 - |P x|).
-
-    Parameters
-    ----------
-    x
-        Inputs, one per row.
-    subspace
-        P projects onto this number of first axes; without it, P is the identity.
-    """
+    """Compute relu(1 - |P x|); P projects onto the first axes, as many as ``subspace``, or is the identity."""
     return jnp.maximum(1 - jnp.linalg.norm(x if subspace is None else x[:, :subspace], axis=1), 0)
 
 
 def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) -> np.ndarray:
-    """Compute P(|x| > r) of a law.
-
-    Parameters
-    ----------
-    r
-        Radii above 0.
-    law, d, scale
-        As in `SphericalSource`.
-    """
+    """Compute P(|x| > r) at radii r above 0; ``law``, ``d`` and ``scale`` are those of `SphericalSource`."""
     radius = np.asarray(r, float)
     if law == "heavy-tailed":
         return np.asarray(1 - radial_cdf(radius, d, scale))
@@ -161,15 +144,7 @@ def _table(law: RadialLaw, d: int, scale: float) -> tuple[np.ndarray, np.ndarray
 
 
 def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 1.0) -> Float[Array, " n"]:
-    """Return the radius r with P(|x| > r) = ``beyond``, by interpolation in a table.
-
-    Parameters
-    ----------
-    beyond
-        Probabilities P(|x| > r).
-    law, d, scale
-        As in `SphericalSource`.
-    """
+    """Return the radius r with P(|x| > r) = ``beyond``, by interpolation in a table; the law is that of `survival`."""
     chance, place = (jnp.asarray(values, beyond.dtype) for values in _table(law, d, scale))
     return 1 / jnp.interp(beyond, chance, place) - 1
 

@@ -64,12 +64,8 @@ Start = tuple[TwoLayerForm, float]  # a network at its start, and ε
 def small_start(channels: int, *, scale: float | None = 1e-6) -> Trajectory:
     """Draw kernels of 3 x 3 pixels for six images of 6 x 6 pixels, without training them.
 
-    Parameters
-    ----------
-    channels
-        Number of channels.
-    scale
-        Standard deviation of all weights; None for those of the paper's experiments, which differ between layers.
+    ``scale`` is the standard deviation of all weights; None for those of the paper's experiments, which differ between
+    layers.
     """
     network = ConvNet((channels,), 3, image=(1, 6, 6), scale=scale, rescaled=True, key=jax.random.key(1))
     return GradientFlow()(network, six_images(), [0.0], [])
