@@ -153,9 +153,12 @@ def _default(value: Any) -> str:
 def _documented(member: Any) -> dict[str, str]:
     """Return the documentation of each argument, in sections of NumPy style or in lists of ```name``: text``."""
     found: dict[str, str] = {}
-    places = [inspect.getdoc(sys.modules.get(member.__module__)), inspect.getdoc(member)]
+    places = [inspect.getdoc(sys.modules.get(member.__module__))]
     if inspect.isclass(member):
+        places += [base.__doc__ and inspect.cleandoc(base.__doc__) for base in reversed(member.__mro__)]
         places.append(inspect.getdoc(member.__init__))
+    else:
+        places.append(inspect.getdoc(member))
     for text in filter(None, places):
         for names, said in re.findall(r"^- ((?:``\w+``(?:, )?)+): (.*(?:\n  .*)*)", text, flags=re.MULTILINE):
             found |= {name: " ".join(said.split()) for name in re.findall(r"\w+", names)}

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._types import NotNegative
 from unlazy.networks import MeanFieldStack
 from unlazy.probes import Observation, Probe
 from unlazy.probes.movement import layers_of, raw_stack
@@ -82,12 +83,6 @@ class Channels(_OnLine):
         return _channels(obs, self._points())
 
 
-def _not_negative(value: float) -> float:
-    if not value >= 0:
-        raise UserError(f"eps = {value:g} is negative: give 0 or a positive number.")
-    return float(value)
-
-
 class BackwardSignals(_OnLine):
     """B_k^(l)(x) = ∂f/∂f_k^(l) along the line: (points, D_l) for each block, or (points, D_l, outputs).
 
@@ -139,7 +134,7 @@ class LogRatios(Probe):
     x: float = eqx.field(static=True, default=0.0)
     block: int = eqx.field(static=True, default=1)
     units: Units = eqx.field(static=True, default="channels")
-    eps: float = eqx.field(static=True, default=0.0, converter=_not_negative)
+    eps: NotNegative = eqx.field(static=True, default=0.0)
     matrix: bool = eqx.field(static=True, default=True)
 
     def __call__(self, obs: Observation) -> ByBlock:

@@ -11,7 +11,7 @@ cell (less than 1e-3 wide in the bulk, 2 % in a tail) radii are uniform in 1/(1 
 import dataclasses
 import functools
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ from scipy import special
 from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
-from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy._types import Count, Inputs, KeyLike, Outputs, Positive, PRNGKey
 from unlazy.data import Dataset, Source, checks
 from unlazy.papers.ren2023.radial import gauss_legendre, radial_cdf, radial_quadrature
 
@@ -56,21 +56,17 @@ class SphericalSource(Source):
         Dimension of the subspace on which the target depends; the whole space by default.
     """
 
-    d: int = eqx.field(static=True)
+    d: Count = eqx.field(static=True)
     law: RadialLaw = eqx.field(static=True, default="heavy-tailed")
-    scale: float = eqx.field(static=True, default=1.0)
+    scale: Positive = eqx.field(static=True, default=1.0)
     stratified: bool = eqx.field(static=True, default=True)
     tail: float = eqx.field(static=True, default=0.0)
-    truncate: float | None = eqx.field(static=True, default=None)
-    subspace: int | None = eqx.field(static=True, default=None)
+    truncate: Positive | None = eqx.field(static=True, default=None)
+    subspace: Count | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        checks.count("d", self.d)
-        checks.choice("law", self.law, get_args(RadialLaw))
-        checks.positive("scale", self.scale)
         checks.share("tail", self.tail)
         if self.truncate is not None:
-            checks.positive("truncate", self.truncate)
             inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
             if inside < _SMALLEST_PART:
                 raise UserError(
@@ -78,7 +74,6 @@ class SphericalSource(Source):
                     "use a larger radius."
                 )
         if self.subspace is not None:
-            checks.count("subspace", self.subspace)
             checks.count("d", self.d, self.subspace)
 
     def draw(self, n: int, *, key: KeyLike) -> Dataset:
@@ -151,7 +146,7 @@ def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 
 
 @checked
 def spherical(
-    n: int,
+    n: Count,
     d: int,
     law: RadialLaw = "heavy-tailed",
     scale: float = 1.0,
@@ -174,7 +169,6 @@ def spherical(
     key
         A JAX key or a seed.
     """
-    checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train_key, test_key = jax.random.split(as_key(key))
     source = SphericalSource(d, law, scale, stratified, tail, truncate, subspace)
@@ -187,7 +181,7 @@ def spherical(
 
 @checked
 def spherical_quadrature(
-    d: int, law: RadialLaw = "heavy-tailed", scale: float = 1.0, order: int = 8, far: float = 1e9
+    d: Count, law: RadialLaw = "heavy-tailed", scale: Positive = 1.0, order: int = 8, far: float = 1e9
 ) -> Dataset:
     """Return nodes x = r e_1 in d dimensions, targets relu(1 - r) and weights: a quadrature for expectations over |x|.
 
@@ -204,9 +198,6 @@ def spherical_quadrature(
     far
         Radius at which the quadrature of the heavy-tailed law ends.
     """
-    checks.count("d", d)
-    checks.choice("law", law, get_args(RadialLaw))
-    checks.positive("scale", scale)
     checks.count("order", order, 2)
     if law == "heavy-tailed":
         nodes = radial_quadrature(d, scale, order, far=far)

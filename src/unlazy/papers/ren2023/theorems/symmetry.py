@@ -3,7 +3,6 @@
 They are statements about laws. Each check asks whether a draw could come from such a law: it compares the largest
 deviation, in standard errors, with the one that a draw stays below with probability 1 - δ. Options:
 
-- ``delta``: Failure probability δ.
 - ``scale``: The paper's αβ.
 """
 

@@ -81,13 +81,7 @@ def _read(run: Trajectory) -> Reading[Start]:
 
 
 class LargestParameter(WithProbability[Start]):
-    """Lemma 1 (eq. 49), and eq. 53 that follows: no parameter is larger than √(2 log(2N/δ)) ε, N being their number.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
-    """
+    """Lemma 1 (eq. 49), and eq. 53 that follows: no parameter is larger than √(2 log(2N/δ)) ε, N being their number."""
 
     key: ClassVar[str] = "zhou2023/lemma-1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 1 (eq. 49) and eq. 53"
@@ -130,8 +124,6 @@ class LengthOfWeights(WithProbability[Start]):
 
     Parameters
     ----------
-    delta
-        Failure probability δ.
     constant
         Bernstein's constant C_0; the default is derived in this module.
     """
