@@ -60,7 +60,13 @@ def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
 
 
 class _OnLine(Probe):
-    """A probe that evaluates the network along a line of inputs."""
+    """A probe that evaluates the network along a line of inputs.
+
+    Parameters
+    ----------
+    low, high, count
+        Ends of the line, and its number of points.
+    """
 
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
@@ -71,13 +77,7 @@ class _OnLine(Probe):
 
 
 class Channels(_OnLine):
-    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9).
-
-    Parameters
-    ----------
-    low, high, count
-        Ends of the line, and its number of points.
-    """
+    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9)."""
 
     def __call__(self, obs: Observation) -> ByBlock:
         return _channels(obs, self._points())
@@ -87,11 +87,6 @@ class BackwardSignals(_OnLine):
     """B_k^(l)(x) = ∂f/∂f_k^(l) along the line: (points, D_l) for each block, or (points, D_l, outputs).
 
     This is aiad2026's backpropagated signal, in the form that is correct at any depth; times dL/df it drives channel k.
-
-    Parameters
-    ----------
-    low, high, count
-        Ends of the line, and its number of points.
     """
 
     def __call__(self, obs: Observation) -> ByBlock:
@@ -223,8 +218,6 @@ class Spikes(_OnLine):
 
     Parameters
     ----------
-    low, high, count
-        Ends of the line, and its number of points.
     units
         "channels" of a stack, or "neurons" after the activation.
     """

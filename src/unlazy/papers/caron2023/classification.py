@@ -118,7 +118,6 @@ class DigitSubset(_Digits):
         super().__init__(3, "test accuracies of pruned and transferred networks on digits", shown, released)
 
     def claims(self, results: Results) -> list[Claim]:
-        """Pruning and transfer, by accuracy."""
         return [
             *claims.prunes(results, "test_error", "share of errors on the test set"),
             *claims.transfers(results, classes=10, what="test_error", words="share of errors"),
@@ -200,7 +199,6 @@ class Cifar(Variant):
         )
 
     def claims(self, results: Results) -> list[Claim]:
-        """Test risk, weights and pruning, as before."""
         return [
             claims.tested(results),
             *claims.moves(results, WEIGHTS),

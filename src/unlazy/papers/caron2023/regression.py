@@ -218,7 +218,6 @@ class RegressionSubset(_Tables):
         return [{label: results[f"{name} {label}"] for label in labels} for name in _SETS]
 
     def claims(self, results: Results) -> list[Claim]:
-        """What each of the four axes shows."""
         concrete, energy, airfoil, plant = self._by_set(results)
         return [
             *claims.moves(concrete, WEIGHTS),

@@ -100,7 +100,6 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
     draws: int = eqx.field(static=True, default=2000)
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
-        """Require the paper's model and activations, on squared loss."""
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
@@ -128,7 +127,6 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
     draws: int = eqx.field(static=True, default=4000)
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
-        """Require the paper's model, and a smooth activation."""
         setting = yield from _on_squares(run)
         if setting is not None:
             yield from s.smooth(setting[0])

@@ -37,7 +37,6 @@ class EigenvalueImpliesDecay(Theorem[tuple[s.Model, float]]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu(), parallel=True)  # eig_min(Θ) = 0
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float]]:
-        """Require the paper's model, gradient flow, and eigenvalues above 0."""
         model = yield from s.read(run)
         yield s.slopes_at_most_one(model)
         slope = yield from s.observed_flow(run)
@@ -84,7 +83,6 @@ class ReluKernelStays(WithProbability[s.Model]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu())  # weights move too far for the bound
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model and start, and ReLU."""
         model = yield from s.read(run)
         yield from s.relu(model)
         yield from gaussian_start(np.asarray(model.w, float), "nodes")
@@ -116,7 +114,6 @@ class SmoothKernelStays(Theorem[s.Model]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu())  # its curvature has no bound
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model, and a smooth activation."""
         model = yield from s.read(run)
         yield from s.smooth(model)
         return model

@@ -99,7 +99,6 @@ class FitPreservesShape(_AtBothEnds):
     statement: ClassVar[str] = "Fitting the target does not change the shape of the first layer."
 
     def conclude(self, setting: s.Setting) -> Finding:
-        """Compare the speed of F̄ along the flow of L_1 with the two terms that cancel in it, and with rounding."""
         found, slack = _speeds(setting), setting.rounding
         share = max(float(np.max(np.abs(one.fit)) / max(np.max(np.abs(one.growth)), 1e-300)) for one in found)
         rest = max(float(np.linalg.norm(one.rest) / max(np.linalg.norm(one.error), 1e-300)) for one in found)
