@@ -244,7 +244,7 @@ class ChannelSpectrum(Probe):
     """Amplitude of each frequency in each channel: a_q = |∫ f_k(x) e^(-iπqx)| for q = 0 ... ``frequencies``.
 
     The integral is the mean over [-1, 1], doubled for q > 0, so that cos(πqx) has a_q = 1: (frequencies + 1, D_l) for
-    each block. Over time it shows which frequency is learned when.
+    each block. Over time it shows when each frequency is learnt.
 
     Parameters
     ----------

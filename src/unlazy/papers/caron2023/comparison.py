@@ -156,7 +156,7 @@ def curve(run: xr.Dataset, what: str) -> np.ndarray:
 def draw(
     runs: Results, what: Sequence[str], title: str, width: float, height: float, rows: int = 1, clock: str | None = None
 ) -> Figure:
-    """Draw several of `TITLES`, with axes for each; ``clock`` is the label of time."""
+    """Draw several of `TITLES`, with axes for each; ``clock`` is the label of the time axis."""
     figure, axes = titled_canvas(title, len(what) // rows, width, height, rows)
     for one, name in zip(axes, what, strict=True):
         draw_one(one, runs, name, clock)

@@ -19,7 +19,7 @@ _SIMULATED: dict[Scale, Sizes] = {
 }
 _D = 50
 _ERROR = 0.06  # of the integration, relative: see `comparison.FLOW`
-_NEAR = 0.01  # of its start a risk is "near zero": an eye cannot tell it from zero on the paper's axis
+_NEAR = 0.01  # a risk below this share of its start is "near zero": on the paper's axis it looks like zero
 _NETWORK = "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along gradient flow on the mean of (f - y)²"
 
 
@@ -122,7 +122,7 @@ _REPLACED = (
 
 
 def _data_in_words(results: Results, name: str) -> str:
-    """Name the data that were really used."""
+    """Name the data that were actually used."""
     return f"simulated data instead of {name}" if "sphere-sine" in values(results, "data.kind") else name
 
 

@@ -72,9 +72,8 @@ class OutputError(s.OfFiniteLearner):
         numbers = {"distance": float(apart["rms"].max()), "its bound": float(bound[np.argmax(apart["rms"])])}
         why = f"‖f - f̃‖ is at most {apart['rms'].max():.3g}, and at least {margin:.3g} times below its bound."
         weak = bool(np.all(bound >= apart["rms"] / np.maximum(apart["relative"], 1e-300)))  # ‖f*‖
-        return Finding.judge(
-            margin >= 1 - setting.rounding, why, margin, numbers, vacuous=weak, if_vacuous="That bound exceeds ‖f*‖."
-        )
+        holds, large = margin >= 1 - setting.rounding, "That bound exceeds ‖f*‖."
+        return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=large)
 
 
 class _AtBothEnds(s.OfFiniteLearner):
