@@ -147,6 +147,15 @@ def test_each_room_says_what_it_offers():
             assert hasattr(room, name), f"{module.name}.{name}"
 
 
+@pytest.mark.parametrize("paper", ["aiad2026", "caron2023", "chen2022", "ren2023", "zhou2023"])
+def test_no_theorem_is_hidden_by_a_module_of_the_same_name(paper):
+    theorems = importlib.import_module(f"unlazy.papers.{paper}.theorems")
+    assert theorems.__all__
+    assert not {module.name for module in pkgutil.iter_modules(theorems.__path__)} & set(theorems.__all__)
+    for name in theorems.__all__:
+        assert hasattr(theorems, name), name
+
+
 def test_no_file_is_too_long_to_read():
     lengths = {path.relative_to(SOURCE): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
     assert not {path: lines for path, lines in lengths.items() if lines > 400}
