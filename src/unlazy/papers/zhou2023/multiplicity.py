@@ -175,16 +175,14 @@ class Multiplicity(Panel):
 
     def draw(self, results: Results) -> Figure:
         images, pictures = c.NAMES[option(results[f"{_KERNELS} p=1"], "data.kind")], []
-        figure, axes = titled_canvas(
-            f"Condensed directions and multiplicity; kernels on {images}", 3, 11.0, 9.5, rows=3
-        )
+        title = f"Condensed directions and multiplicity; kernels on {images}"
+        figure, axes = titled_canvas(title, 3, 11.0, 9.5, rows=3)
         for index, p in enumerate(_ACTIVATIONS):
             for row, label in enumerate((_FLOW, _SIGNS)):
                 _angles(axes[3 * row + index], initial_stage(results[f"{label} p={p}"])[0][0])
                 axes[3 * row + index].set_title(f"{_WORDS[p]} (p = {p}), {label}", fontsize=9)
-            pictures.append(
-                c.heat(axes[6 + index], results[f"{_KERNELS} p={p}"], "conv1", f"{_WORDS[p]} (p = {p}), kernels")
-            )
+            run, title = results[f"{_KERNELS} p={p}"], f"{_WORDS[p]} (p = {p}), kernels"
+            pictures.append(c.heat(axes[6 + index], run, "conv1", title))
         for row in (0, 3):
             axes[row].set_ylabel("|(w, b)| / ε")
         figure.colorbar(pictures[-1], ax=axes[6:], shrink=0.8)

@@ -103,10 +103,8 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        model, slope = setting
-        mean = s.over_starts(
-            _weights, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(51)
-        )
+        (model, slope), key = setting, jax.random.key(51)
+        mean = s.over_starts(_weights, model, (model.run.data, model.run.loss), self.draws, model.n, key=key)
         step = first_weight_step(model.network.activation, model.x)
         predicted = slope * model.unit * np.stack([step, model.variances[0] * step])
         return _equal(mean, predicted, "dw/dt")
@@ -133,10 +131,8 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
         return setting
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        model, slope = setting
-        mean = s.over_starts(
-            _kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(52)
-        )
+        (model, slope), key = setting, jax.random.key(52)
+        mean = s.over_starts(_kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=key)
         each = first_kernel_step(model.network.activation, model.x, model.x[:_INPUTS])
         predicted = slope * model.unit**2 * float(model.variances @ model.variances) * each
         return _equal(mean, predicted, "dΘ/dt")

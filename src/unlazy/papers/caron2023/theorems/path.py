@@ -42,10 +42,8 @@ class EigenvalueImpliesDecay(Theorem[tuple[s.Model, float]]):
         slope = yield from s.observed_flow(run)
         kernel = through(run, Kernel())
         if kernel is not None:
-            smallest = float(np.min(kernel["smallest"])) / model.unit
-            yield Hypothesis(
-                "eig_min(Θ) > 0 at every observed time", smallest > model.rounding, smallest, model.rounding
-            )
+            smallest, floor = float(np.min(kernel["smallest"])) / model.unit, model.rounding
+            yield Hypothesis("eig_min(Θ) > 0 at every observed time", smallest > floor, smallest, floor)
         return model, slope
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:

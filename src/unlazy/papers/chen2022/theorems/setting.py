@@ -136,9 +136,8 @@ def one_size(network: TwoLayer) -> Hypothesis:
     """Require one output, and frozen read-outs ±c before nodes of one scale (Assumption 1)."""
     size, scales = np.abs(np.asarray(network.a)), np.asarray(network.s)
     alike = size.ndim == 1 and size.min() == size.max() > 0 and scales.min() == scales.max() > 0
-    return Hypothesis(
-        "one output, frozen read-outs ±c, nodes of equal scale", bool(alike and not network.train_readout)
-    )
+    met = bool(alike and not network.train_readout)
+    return Hypothesis("one output, frozen read-outs ±c, nodes of equal scale", met)
 
 
 def readout(network: TwoLayer) -> float:

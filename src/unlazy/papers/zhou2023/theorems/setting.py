@@ -64,9 +64,8 @@ def one_size(form: TwoLayerForm) -> tuple[Hypothesis, float]:
     else:
         epsilon, alike = float(named[0]), len(set(named)) == 1
     alike = alike and len(form.weights) > 1 and bool(np.allclose(form.rates, 1.0, rtol=1e-5))
-    return Hypothesis(
-        "all weights drawn with one standard deviation ε and trained at rate 1, several channels", alike
-    ), epsilon
+    what = "all weights drawn with one standard deviation ε and trained at rate 1, several channels"
+    return Hypothesis(what, alike), epsilon
 
 
 def largest_slopes(activation: Activation) -> float:

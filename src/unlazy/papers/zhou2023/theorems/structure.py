@@ -144,6 +144,5 @@ def two_layer_form(network: Network) -> TwoLayerForm:
         return pull(tuple(new / square for new, square in zip((weights, outgoing), squares, strict=True)))[0]
 
     weights, out = (np.asarray(one, float) for one in both)
-    return TwoLayerForm(
-        network, layer, neurons.activation, weights, out.reshape(len(out), -1), (means[0], means[1]), put
-    )
+    rates, readouts = (means[0], means[1]), out.reshape(len(out), -1)
+    return TwoLayerForm(network, layer, neurons.activation, weights, readouts, rates, put)
