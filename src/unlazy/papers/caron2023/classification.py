@@ -45,9 +45,9 @@ _SETTING = {
     "square, on half of the held-out set and tested on the other half.",
     True: f"{_NETWORK}as do we. As in the released code, weights start from N(0, 2 I), the neural tangent Gram matrix "
     "(NTG) is that of the first output on the first 50 images, and the square root of its change is shown. Pruning "
-    "removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims also judge λ_j |w_j|². For "
-    "transfer, a ReLU network with two hidden layers and biases is trained on the k features √λ_j relu(h_j) with the "
-    "largest λ_j, on half of the held-out set, and tested on the other half.",
+    "removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims are also checked for pruning by "
+    "λ_j |w_j|². For transfer, a ReLU network with two hidden layers and biases is trained on the k features √λ_j "
+    "relu(h_j) with the largest λ_j, on half of the held-out set, and tested on the other half.",
 }
 
 

@@ -43,7 +43,7 @@ TITLES = {
     "transfer.hidden.test_error": "test accuracy, transferred",
     ROOT: "√‖Θ_t - Θ_0‖₂",  # the figures of the paper show it under the label of KERNEL
 }
-FARTHEST = "distance of the weight vector that has moved farthest from its start"  # in captions
+FARTHEST = "distance from its start of the weight vector that moves farthest"  # in captions
 ALL_SHOWN = (
     f"Training and test risks, {FARTHEST}, change and smallest eigenvalue of the neural tangent Gram matrix (NTG), "
     "risks of pruned networks, and risks of networks trained on transferred features."

@@ -139,7 +139,7 @@ class Multiplicity(Panel):
         f"and lengths of (w, b) of {_WIDTH} neurons with one input, drawn from N(0, {_EPSILON:g}²) and trained on "
         f"{_SAMPLES} samples with random labels, first draw: along gradient flow (in arc length, by steps of "
         f"{_LENGTH:g}) at the last observation before the loss has fallen by {_FALLEN:.0%}, and after {_STEPS} steps "
-        f"of Adam at rate {_RATE:g}; dotted lines are the directions of signs. Sizes were chosen after trial runs. "
+        f"of Adam at rate {_RATE:g}; dotted lines are the directions (±1, ±1). Sizes were chosen after trial runs. "
         "Bottom: cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
         f"{START}. The controls start from {STANDARD}. {STAND_IN}."
     )
