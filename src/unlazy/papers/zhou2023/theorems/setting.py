@@ -146,7 +146,8 @@ def read(run: Trajectory, zeros: bool = True) -> Reading[Setting]:
 def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "tanh") -> Trajectory:
     """Train 32 kernels of 3 x 3 pixels on six images of 6 x 6 pixels up to T_eff.
 
-    ``scale`` is the standard deviation of all weights at the start; if ``zero``, the images have a column of zeros.
+    ``scale`` is the standard deviation of all weights at the start, ``activation`` the name of the activation; if
+    ``zero``, the images have a column of zeros.
     """
     data = six_images(zero=zero)
     options = {"scale": scale, "rescaled": True, "activation": activation}

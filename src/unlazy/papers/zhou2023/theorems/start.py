@@ -62,7 +62,7 @@ Start = tuple[TwoLayerForm, float]  # a network at its start, and ε
 
 
 def small_start(channels: int, *, scale: float | None = 1e-6) -> Trajectory:
-    """Draw kernels of 3 x 3 pixels for six images of 6 x 6 pixels, without training them.
+    """Draw a network with this number of ``channels`` and kernels of 3 x 3 pixels for six images, without training it.
 
     ``scale`` is the standard deviation of all weights; None for those of the paper's experiments, which differ between
     layers.
