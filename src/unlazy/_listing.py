@@ -28,10 +28,10 @@ _SECTION = r"^(?:Parameters|Attributes)\n-+\n((?:.*\n?)*?)(?=^\w.*\n-+$|\Z)"  # 
 FILLED = {"key", "inputs", "outputs", "image"}  # options that a recipe fills in from its data and seed
 
 
-def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object]]:
-    """Return ``__all__`` and ``__getattr__`` of a package that imports its names only ``if TYPE_CHECKING``.
+def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that imports names only ``if TYPE_CHECKING``.
 
-    They are read from the file ``source`` of the package, and each is imported when it is first used.
+    These are read from the file ``source`` of the package, and each is imported when it is first used.
     """
     imports = [node for node in ast.walk(ast.parse(Path(source).read_bytes())) if isinstance(node, ast.ImportFrom)]
     homes = {one.name: str(node.module) for node in imports for one in node.names if one.asname}
@@ -41,7 +41,8 @@ def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str]
             return getattr(importlib.import_module(homes[name]), name)
         raise AttributeError(f"module '{package}' has no attribute '{name}'")
 
-    return sorted(homes, key=lambda name: (not name[0].isupper(), name)), find
+    names = sorted(homes, key=lambda name: (not name[0].isupper(), name))
+    return names, find, lambda: names
 
 
 def listing() -> Listing:

@@ -24,4 +24,4 @@ if TYPE_CHECKING:
     from unlazy.testing.members import check_scaling as check_scaling, check_schedule as check_schedule
     from unlazy.testing.networks import NETWORK_CHECKS as NETWORK_CHECKS, check_network as check_network
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

@@ -33,4 +33,4 @@ if TYPE_CHECKING:
     from unlazy.papers.aiad2026.theorems.width import Measured as Measured, NearItsLimit as NearItsLimit
     from unlazy.papers.aiad2026.theorems.width import constants as constants, measure as measure
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

@@ -38,4 +38,4 @@ if TYPE_CHECKING:
     from unlazy.papers.caron2023.theorems.start import MeanKernelPositive as MeanKernelPositive, NodeSums as NodeSums
     from unlazy.papers.caron2023.theorems.start import StartConcentrates as StartConcentrates
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

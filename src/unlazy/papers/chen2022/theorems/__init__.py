@@ -33,4 +33,4 @@ if TYPE_CHECKING:
     from unlazy.papers.chen2022.theorems.start import NeuronsStartActive as NeuronsStartActive
     from unlazy.papers.chen2022.theorems.start import SmallLossAtStart as SmallLossAtStart
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

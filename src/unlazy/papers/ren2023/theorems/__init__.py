@@ -49,4 +49,4 @@ if TYPE_CHECKING:
     from unlazy.papers.ren2023.theorems.symmetry import ScalarSymmetry as ScalarSymmetry
     from unlazy.papers.ren2023.theorems.symmetry import VectorSymmetry as VectorSymmetry
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

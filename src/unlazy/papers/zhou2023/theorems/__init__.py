@@ -31,4 +31,4 @@ if TYPE_CHECKING:
     from unlazy.papers.zhou2023.theorems.start import chi_square_norm as chi_square_norm
     from unlazy.papers.zhou2023.theorems.structure import TwoLayerForm as TwoLayerForm, two_layer_form as two_layer_form
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)
