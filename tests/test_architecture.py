@@ -136,8 +136,18 @@ def test_each_room_says_what_it_offers():
             continue
         room = importlib.import_module(module.name)
         assert len(set(room.__all__)) == len(room.__all__) > 0
+        assert set(room.__all__) <= set(dir(room)), f"{module.name}: completion and the reference list what `dir` does"
         for name in room.__all__:
             assert hasattr(room, name), f"{module.name}.{name}"
+
+
+@pytest.mark.parametrize("paper", ["aiad2026", "caron2023", "chen2022", "ren2023", "zhou2023"])
+def test_no_theorem_is_hidden_by_a_module_of_the_same_name(paper):
+    theorems = importlib.import_module(f"unlazy.papers.{paper}.theorems")
+    assert set(theorems.__all__) <= set(dir(theorems))
+    assert not {module.name for module in pkgutil.iter_modules(theorems.__path__)} & set(theorems.__all__)
+    for name in theorems.__all__:
+        assert hasattr(theorems, name), name
 
 
 def test_no_file_is_too_long_to_read():

@@ -113,6 +113,8 @@ def test_arguments_are_explained_in_lists_and_sections():
     assert mnist["flat"].startswith("Whether inputs are vectors of pixels")
     assert mnist["n"] == mnist["n_test"]
     assert "key" not in mnist
+    inherited = _listing.describe_one("theorem", "chen2022/theorem-1")["options"]
+    assert [(one["name"], one["doc"]) for one in inherited] == [("delta", "Failure probability δ.")]
 
 
 @pytest.mark.parametrize(

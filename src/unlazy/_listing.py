@@ -39,10 +39,10 @@ def offered(source: str) -> list[str]:
     return sorted(_homes(source), key=lambda name: (not name[0].isupper(), name))
 
 
-def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object]]:
-    """Return ``__all__`` and ``__getattr__`` of a package that imports its names only ``if TYPE_CHECKING``.
+def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that imports names only ``if TYPE_CHECKING``.
 
-    They are read from the file ``source`` of the package, and each is imported when it is first used.
+    These are read from the file ``source`` of the package, and each is imported when it is first used.
     """
     homes = _homes(source)
 
@@ -53,7 +53,8 @@ def offered_lazily(package: str, source: str) -> tuple[list[str], Callable[[str]
             return importlib.import_module(f"{package}.{name}")
         return getattr(importlib.import_module(homes[name]), name)
 
-    return offered(source), find
+    names = offered(source)
+    return names, find, lambda: names
 
 
 def listing() -> Listing:
@@ -167,9 +168,12 @@ def _default(value: Any) -> str:
 def _documented(member: Any) -> dict[str, str]:
     """Return the documentation of each argument, in sections of NumPy style or in lists of ```name``: text``."""
     found: dict[str, str] = {}
-    places = [inspect.getdoc(sys.modules.get(member.__module__)), inspect.getdoc(member)]
+    places = [inspect.getdoc(sys.modules.get(member.__module__))]
     if inspect.isclass(member):
+        places += [base.__doc__ and inspect.cleandoc(base.__doc__) for base in reversed(member.__mro__)]
         places.append(inspect.getdoc(member.__init__))
+    else:
+        places.append(inspect.getdoc(member))
     for text in filter(None, places):
         for names, said in re.findall(r"^- ((?:``\w+``(?:, )?)+): (.*(?:\n  .*)*)", text, flags=re.MULTILINE):
             found |= {name: " ".join(said.split()) for name in re.findall(r"\w+", names)}

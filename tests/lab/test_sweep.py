@@ -343,7 +343,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.toml").write_text(FILE)
     assert command("sweep", "a.toml", "--dry-run") == 0
-    assert re.search(r"2 runs: 2 new\. About .*, and \d+ MiB for each process with ", capsys.readouterr().out)
+    assert re.search(r"2 runs: 2 new\. About .*, and [\d.]+ [MG]iB for each process with ", capsys.readouterr().out)
     assert command("sweep", "a.toml", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [run["fields"] for run in found["runs"]] == [{"flow.rate": 0.25}, {"flow.rate": 0.125}]

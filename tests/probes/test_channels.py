@@ -113,7 +113,7 @@ def test_log_ratios_of_neurons():
     assert "all" not in look(LogRatios(units="neurons", matrix=False), network)
     with pytest.raises(UserError, match="no block 3"):
         look(LogRatios(block=3, units="neurons"), network)
-    with pytest.raises(UserError, match="eps = -1 is negative"):
+    with pytest.raises(UserError, match=r"eps = -1\.0 is not in range"):
         LogRatios(eps=-1.0)
     with pytest.raises(UserError, match="'channels', 'neurons'"):
         look(LogRatios(units="weights"), network)

@@ -140,7 +140,8 @@ def test_lemmas_2_and_3_hold_at_their_widths_for_all_but_a_part_of_the_draws():
     """Networks of exactly the required width; what is concluded of each is compared with NumPy."""
     x = jnp.array([[0.2, 0.0], [0.05, 0.24]])
     variances, y, c, delta, draws = np.mean(np.square(x), axis=1), np.array([0.3, -0.2]), 1.0, 0.1, 100
-    share = 0.5 * middle_mass(best_interval(Tanh(), variances.min(), variances.max()), variances).min()
+    interval = best_interval(Tanh(), variances.min(), variances.max())
+    share = 0.5 * middle_mass(interval, variances).min()
     spread, size = float(start_size(Tanh(), variances.max())), float(np.linalg.norm(y))
     for lemma, needed in (
         (SmallLossAtStart(delta), width_for_loss(spread, c, size, 2, delta)),
@@ -149,14 +150,15 @@ def test_lemmas_2_and_3_hold_at_their_widths_for_all_but_a_part_of_the_draws():
         width, held = math.ceil(needed), []
         for seed in range(draws):
             network = TwoLayer(width, 2, readout=c, key=jax.random.key(seed))
-            found = lemma.conclude(Start(network, x, y, variances))
+            start = Start(network, x, y, variances)
+            found = lemma.conclude((start, interval) if isinstance(lemma, NeuronsStartActive) else start)
             h = np.asarray(x) @ np.asarray(network.w).T / math.sqrt(2)
             held.append(found.verdict is Verdict.HOLDS)
             if isinstance(lemma, SmallLossAtStart):
                 f = np.mean(np.asarray(network.a) * np.tanh(h), axis=1)
                 close(found.numbers["L^0"], 0.5 * np.sum((f - y) ** 2))
             else:
-                left, right = best_interval(Tanh(), variances.min(), variances.max()).middle
+                left, right = interval.middle
                 close(found.numbers["η̃^0"], np.mean((h > left) & (h < right), axis=1).min())
                 close(found.numbers["K"], share)
         assert np.mean(held) >= 1 - delta

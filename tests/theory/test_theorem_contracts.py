@@ -15,7 +15,7 @@ from unlazy.data import Dataset
 from unlazy.flows import Descent
 from unlazy.networks import Infinite, TwoLayer
 from unlazy.probes import ActiveShare, TrainLoss
-from unlazy.testing.claims import keeps_its_word, needs_are_probes, says_what_it_is
+from unlazy.testing.claims import findings_are_as_promised, metadata_is_complete, needs_are_probes
 from unlazy.theory import Example, Finding, Hypothesis, Theorem, Verdict, require, require_type, theorems
 
 contract = pytest.mark.parametrize("theorem", theorems().values(), ids=theorems().keys())
@@ -38,12 +38,12 @@ def findings(key):
 
 @contract
 def test_holds_on_its_example_and_not_on_its_counterexample(theorem):
-    keeps_its_word(theorem, *findings(theorem.key))
+    findings_are_as_promised(theorem, *findings(theorem.key))
 
 
 @contract
-def test_says_what_it_is(theorem):
-    says_what_it_is(theorem)
+def test_metadata_is_complete(theorem):
+    metadata_is_complete(theorem)
 
 
 @contract
@@ -116,7 +116,7 @@ class Watching(Far):
 
 def test_a_theorem_out_of_reach_says_what_it_would_need():
     finding = Far().check(Far().example())
-    keeps_its_word(Far(), finding, finding)
+    findings_are_as_promised(Far(), finding, finding)
     assert finding.why == "Not met: width m (found 4, needed 4.4e+12)."
     assert [one.met for one in finding.hypotheses] == [False, True]
     assert finding.margin is None
@@ -125,9 +125,9 @@ def test_a_theorem_out_of_reach_says_what_it_would_need():
 def test_the_contract_is_not_weaker_for_the_others():
     silent = Far().check(tiny())
     with pytest.raises(AssertionError):
-        keeps_its_word(Watching(), silent, silent)
+        findings_are_as_promised(Watching(), silent, silent)
     with pytest.raises(AssertionError):
-        keeps_its_word(Far(), Finding(Verdict.SILENT, "No.", hypotheses=(Hypothesis("x", False),)), silent)
+        findings_are_as_promised(Far(), Finding(Verdict.SILENT, "No.", hypotheses=(Hypothesis("x", False),)), silent)
 
 
 def test_a_run_that_was_not_watched_is_told_what_to_add():

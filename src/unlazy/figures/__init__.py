@@ -25,4 +25,4 @@ if TYPE_CHECKING:
     from unlazy.figures.style import typeset as typeset
     from unlazy.figures.widths import draw_widths as draw_widths
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

@@ -36,4 +36,4 @@ if TYPE_CHECKING:
     from unlazy.lab.sweep import Point as Point, Sweep as Sweep
     from unlazy.lab.tasks import Lost as Lost, Report as Report, Task as Task, part_of as part_of, perform as perform
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

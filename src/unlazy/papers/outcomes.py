@@ -22,8 +22,6 @@ loose
     The claim is vacuous if every seed satisfies the bound by at least this factor; never if it is infinite.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -120,16 +118,10 @@ def increases(
         return Judgement(Outcome.UNDECIDED, "one seed shows no spread", agree, seeds)
     if abs(mean) <= error:
         return Judgement(Outcome.UNDECIDED, f"{test}: smaller than the error {error:.2g}", agree, seeds)
-    p = _tail(mean, spread, freedom)
+    # P(T > mean / spread) for Student's T; without spread the sign decides.
+    p = 0.5 * (1 - np.sign(mean)) if spread == 0 else float(stdtr(freedom, -mean / spread))
     outcome = Outcome.HOLDS if p < LEVEL else Outcome.FAILS if p > 1 - LEVEL else Outcome.UNDECIDED
     return Judgement(outcome, f"{test}, p = {p:.2g}", agree, seeds)
-
-
-def _tail(mean: float, spread: float, freedom: float) -> float:
-    """Return P(T > mean / spread) for Student's T; without spread the sign decides."""
-    if spread == 0:
-        return 0.5 * (1 - np.sign(mean))
-    return float(stdtr(freedom, -mean / spread))
 
 
 def ordered(groups: Sequence[np.ndarray], *, paired: bool = True, log: bool = False, error: float = 0.0) -> Judgement:

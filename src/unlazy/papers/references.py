@@ -5,8 +5,6 @@ the mean of as many further runs as the authors had would lie, if their runs wer
 outside, the two differ; if it lies inside, they agree, unless the interval is too wide to decide anything.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -155,16 +153,10 @@ def compare(
 
     Parameters
     ----------
-    quantity
-        What the number is, in words.
+    quantity, authors, source, setting
+        As in `Reference`; the authors' number may also be NaN where it is not known.
     values
         Our values, one per seed.
-    authors
-        The authors' number; None or NaN where it is not known.
-    source
-        Where it comes from.
-    setting
-        The setting to which it belongs, if there are several.
     runs
         Number k of independent runs over which the authors' number is a mean.
     log

@@ -14,4 +14,4 @@ if TYPE_CHECKING:
     from unlazy.report.record import Record as Record, is_stored as is_stored, recipes as recipes, records as records
     from unlazy.report.record import reproduce as reproduce, run_panel as run_panel, stem as stem
 else:
-    __all__, __getattr__ = offered_lazily(__name__, __file__)
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

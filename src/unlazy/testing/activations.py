@@ -1,7 +1,5 @@
 """Checks for activations."""
 
-from __future__ import annotations
-
 import math
 
 import equinox as eqx

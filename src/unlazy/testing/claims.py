@@ -1,7 +1,5 @@
 """Checks for theorems and panels."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -21,11 +19,11 @@ def check_theorem(theorem: Theorem) -> None:
     theorem
         An instance; its ``example()`` and ``counterexample()`` are run.
     """
-    says_what_it_is(theorem)
-    keeps_its_word(theorem, theorem.check(theorem.example()), theorem.check(theorem.counterexample()))
+    metadata_is_complete(theorem)
+    findings_are_as_promised(theorem, theorem.check(theorem.example()), theorem.check(theorem.counterexample()))
 
 
-def says_what_it_is(theorem: Theorem) -> None:
+def metadata_is_complete(theorem: Theorem) -> None:
     """Check that the key, source and statement have the form that listings and reports need."""
     shape = r"[a-z]+[0-9]{4}/[a-z0-9.-]+"
     assert re.fullmatch(shape, theorem.key), f"The key '{theorem.key}' is not like 'author2024/theorem-1'."
@@ -35,7 +33,7 @@ def says_what_it_is(theorem: Theorem) -> None:
     assert len(statement) <= 100, f"The statement of {theorem.key} has {len(statement)} characters; 100 fit in lists."
 
 
-def keeps_its_word(theorem: Theorem, example: Finding, counterexample: Finding) -> None:
+def findings_are_as_promised(theorem: Theorem, example: Finding, counterexample: Finding) -> None:
     """Check the findings: a feasible theorem holds on its example; any other says what it would need."""
     key = theorem.key
     assert example.hypotheses, f"{key} lists no hypotheses."

@@ -1,7 +1,5 @@
 """Checks for losses, data sets, laws, scalings, embeddings, optimisers, schedules, flows and probes."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Checks for networks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -24,12 +24,10 @@ to be as large as pre-activations, as for ReLU; if all q_l are 0, as in every st
 matter. The width of a convolutional network is its number of channels, and the exponents are the same.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from unlazy._errors import UserError
 from unlazy.networks import Scaling
@@ -165,7 +163,7 @@ class Parameterisation:
             below = max(below, change) if self.residual and 0 < one < out else change
         return found
 
-    def shifted(self, theta: float) -> Parameterisation:
+    def shifted(self, theta: float) -> Self:
         """Return another description of the same training: a + θ, b - θ, and c - 2θ (chen2022 eq. 35), for Adam c - θ.
 
         Parameters

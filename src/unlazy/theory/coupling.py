@@ -8,8 +8,6 @@ The distance is D_T(W, W̃) of Appendix G.2: the largest difference of any train
 of the times. With a reference of width N, sampling errors fall as √(1/n - 1/N), not as 1/√n.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

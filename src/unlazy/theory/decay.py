@@ -1,7 +1,5 @@
 """The decay of the loss along a run, compared with a guaranteed rate."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 The argument ``run`` is always the `Trajectory` on which a theorem is checked.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

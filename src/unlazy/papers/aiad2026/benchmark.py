@@ -53,9 +53,8 @@ class Benchmark(Panel):
         "(open), by Adam as in figures 8 and 9, from normal starts, until the mean loss of an epoch is below 5e-4. "
         "Left: test error at the end against the rank, one marker per seed; crosses (frozen) and pluses (trained): the "
         "authors' public table, with one seed, at most 10,000 epochs instead of 3,000 here, and more ranks, of which "
-        "777 is full rank. Right: training error "
-        "over epochs, first seed; dashed: everything trained. At quick scale targets are easier, and there are no "
-        "published numbers."
+        "777 is full rank. Right: training error over epochs, first seed; dashed: everything trained. At quick scale "
+        "targets are easier, and there are no published numbers."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

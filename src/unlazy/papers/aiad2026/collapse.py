@@ -59,10 +59,8 @@ def flow(width: int, full: bool) -> dict[str, Any]:
     plain = {"kind": "descent", "rate": _RATE, "coordinates": "weights"}
     if not full:
         return plain
-    faster = {"kind": "piecewise", "factors": [float(width)]}
-    return plain | {
-        "schedule": {"kind": "by-layer", "layers": ["blocks[0]", "blocks[1]"], "schedules": [faster, faster]}
-    }
+    schedules = [{"kind": "piecewise", "factors": [float(width)]}] * 2
+    return plain | {"schedule": {"kind": "by-layer", "layers": ["blocks[0]", "blocks[1]"], "schedules": schedules}}
 
 
 class Collapse(Panel):

@@ -42,7 +42,7 @@ class LowAgainstFull(Panel):
     may_diverge = True
     scales = by_scale(_SCALES, lambda s: f"width {s.width}, n = {s.n:,}, {s.epochs} epochs, {plural(s.seeds)}")
     caption = (
-        f"Mean squared error on y = cos(2πx) during SGD on it, with batches of {_BATCH}, gradients clipped to norm 1 "
+        f"Mean squared error on y = cos(2πx), minimised by SGD with batches of {_BATCH}, gradients clipped to norm 1 "
         "and the rate 0.01, which falls to 0.005, 0.001, 0.0005 and 0.0001 whenever the mean loss of ten epochs is not "
         "below that of the ten before (at least 20 epochs apart). Three blocks with frozen random features and rank "
         f"{_RANK} with four momenta (v ← ηv + g), and the same frozen network with as many channels as neurons, which "

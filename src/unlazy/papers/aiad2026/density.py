@@ -40,7 +40,7 @@ class Weights(Panel):
     caption = (
         "Density of the entries of w_l, our A of block l, of three blocks with frozen features and ReLU on cos(8πx), "
         f"over neurons and channels of the first seed with r = {_RANKS[0]}, at epochs 0 and 50; grey: mirror image. As "
-        "in the authors' public code, training is by Adam of rate 0.01, which falls when the loss stagnates as in "
+        "in the authors' public code, training is by Adam at rate 0.01, which falls when the loss stagnates as in "
         f"figure 2, then by SGD once the mean loss of an epoch is below {_SWITCH:g}; gradients are clipped to norm 1, "
         "and the start is uniform. The authors' script uses w_1, but the paper's caption says w_2."
     )

@@ -36,7 +36,7 @@ def _in_words(s: Setting) -> str:
 
 
 _SETTING = (
-    "Three blocks with frozen random features and ReLU on one cosine, by SGD of rate 0.01 on the mean squared error, "
+    "Three blocks with frozen random features and ReLU on one cosine, by SGD at rate 0.01 on the mean squared error, "
     "gradients clipped to norm 1, from a uniform start; all settings are those of the authors' public code"
 )
 

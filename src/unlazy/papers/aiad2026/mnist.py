@@ -59,7 +59,7 @@ class Digits(Panel):
         "networks: MLP is 784-512-512-10; RF-LR has frozen 784 → 512, trained 512 → r, frozen r → 512 and trained "
         "512 → 10, with biases; LR only is the same with everything trained. The activation is ReLU. The paper does "
         "not name an optimiser; in the authors' public code, and here, all rows are trained in the same way: by Adam "
-        f"of rate {_RATE:g} for 30 epochs on the cross-entropy, with batches of {_BATCH} and gradients clipped to norm "
+        f"at rate {_RATE:g} for 30 epochs on the cross-entropy, with batches of {_BATCH} and gradients clipped to norm "
         "1. Pixels are standardised (mean 0.1307, standard deviation 0.3081), and all layers, including frozen ones, "
         "start uniform in ±1/√fan-in. Accuracies are those after the last epoch. Quick scale uses part of MNIST or, "
         "where that is not available, scikit-learn's digits enlarged to 28 x 28, and only the order is claimed."

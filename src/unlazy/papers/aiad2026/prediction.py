@@ -45,7 +45,7 @@ class Prediction(Panel):
     scales = by_scale(_SCALES, _in_words)
     caption = (
         "Five blocks (four layers) on cos(f_1 πx²) - 0.8 cos(f_2 πx²), by Adam with batches, the rate 1e-3 falling by "
-        "a factor 0.9 every 100 epochs (8 at quick scale) and gradients clipped to norm 1 (Table 4). Left: the "
+        "a factor of 0.9 every 100 epochs (8 at quick scale) and gradients clipped to norm 1 (Table 4). Left: the "
         "predictions of low rank at the end. Middle: errors on the test set over training; dotted: the epochs of Table "
         "2, a tenth of those of Table 4. The paper's caption says RF-LR (frozen features), but Table 2 says that "
         "features are trained: both are run, beside ordinary dense layers for the epochs of Table 2. Right: amplitude "

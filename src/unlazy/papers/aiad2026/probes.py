@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from unlazy._errors import UserError
+from unlazy._types import NotNegative
 from unlazy.networks import MeanFieldStack
 from unlazy.probes import Observation, Probe
 from unlazy.probes.movement import layers_of, raw_stack
@@ -59,7 +60,13 @@ def _functions(obs: Observation, points: np.ndarray, units: Units) -> ByBlock:
 
 
 class _OnLine(Probe):
-    """A probe that evaluates the network along a line of inputs."""
+    """A probe that evaluates the network along a line of inputs.
+
+    Parameters
+    ----------
+    low, high, count
+        Ends of the line, and its number of points.
+    """
 
     low: float = eqx.field(static=True, default=-1.0)
     high: float = eqx.field(static=True, default=1.0)
@@ -70,33 +77,16 @@ class _OnLine(Probe):
 
 
 class Channels(_OnLine):
-    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9).
-
-    Parameters
-    ----------
-    low, high, count
-        Ends of the line, and its number of points.
-    """
+    """f_k^(l)(x) along the line: an array (points, D_l) for each block (aiad2026 figures 8 and 9)."""
 
     def __call__(self, obs: Observation) -> ByBlock:
         return _channels(obs, self._points())
-
-
-def _not_negative(value: float) -> float:
-    if not value >= 0:
-        raise UserError(f"eps = {value:g} is negative: give 0 or a positive number.")
-    return float(value)
 
 
 class BackwardSignals(_OnLine):
     """B_k^(l)(x) = ∂f/∂f_k^(l) along the line: (points, D_l) for each block, or (points, D_l, outputs).
 
     This is aiad2026's backpropagated signal, in the form that is correct at any depth; times dL/df it drives channel k.
-
-    Parameters
-    ----------
-    low, high, count
-        Ends of the line, and its number of points.
     """
 
     def __call__(self, obs: Observation) -> ByBlock:
@@ -139,7 +129,7 @@ class LogRatios(Probe):
     x: float = eqx.field(static=True, default=0.0)
     block: int = eqx.field(static=True, default=1)
     units: Units = eqx.field(static=True, default="channels")
-    eps: float = eqx.field(static=True, default=0.0, converter=_not_negative)
+    eps: NotNegative = eqx.field(static=True, default=0.0)
     matrix: bool = eqx.field(static=True, default=True)
 
     def __call__(self, obs: Observation) -> ByBlock:
@@ -228,8 +218,6 @@ class Spikes(_OnLine):
 
     Parameters
     ----------
-    low, high, count
-        Ends of the line, and its number of points.
     units
         "channels" of a stack, or "neurons" after the activation.
     """
@@ -256,7 +244,7 @@ class ChannelSpectrum(Probe):
     """Amplitude of each frequency in each channel: a_q = |∫ f_k(x) e^(-iπqx)| for q = 0 ... ``frequencies``.
 
     The integral is the mean over [-1, 1], doubled for q > 0, so that cos(πqx) has a_q = 1: (frequencies + 1, D_l) for
-    each block. Over time it shows which frequency is learned when.
+    each block. Over time it shows when each frequency is learnt.
 
     Parameters
     ----------

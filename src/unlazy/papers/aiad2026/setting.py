@@ -7,8 +7,6 @@ more: three blocks in figures 2, 5, 6 and 10, five in figures 7 and 8(a), nine i
 have the blocks, losses, clipping, starts and schedules of that code. Channels f_k^(l) are the outputs of block l.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

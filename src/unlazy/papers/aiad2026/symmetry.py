@@ -46,8 +46,8 @@ def block_of(layer: int) -> int:
 
 _SETTING = (
     "Low rank on cos(f_1 πx²) - 0.8 cos(f_2 πx²), which is even, by Adam with batches, the rate 1e-3 falling by a "
-    "factor 0.9 every 100 epochs (8 at quick scale), gradients clipped to norm 1, until the mean loss of an epoch is "
-    "below 5e-4 (but for at least 300 epochs, 24 at quick scale). As in the authors' public code, activations are "
+    "factor of 0.9 every 100 epochs (8 at quick scale), gradients clipped to norm 1, until the mean loss of an epoch "
+    "is below 5e-4 (but for at least 300 epochs, 24 at quick scale). As in the authors' public code, activations are "
     "ReLU, starts normal (uniform in 8(a)), the width is 777 where the paper prints 1024, eight layers of channels are "
     "nine blocks, and layers are linear maps counted from 0, so that layer 16 is the map into the last neurons. Curves "
     "are those of the printed setting at paper scale (one seed, at most 10,000 epochs) and of the first of several "

@@ -85,7 +85,7 @@ def tested(runs: Results) -> Claim:
 
 
 def eigenvalues(runs: Results, gates: float | None = None) -> list[Claim]:
-    """eig_min of the NTG falls with γ, at the start and at the end; differences below rounding decide nothing.
+    """eig_min of the NTG is larger the larger γ is, at the start and at the end; below rounding nothing is decided.
 
     The number of ``gates`` (see `gates_between`) is mentioned where it explains the outcome: it is 0 if inputs repeat,
     and if it is small, eig_min jumps whenever a gate opens or closes.
@@ -226,7 +226,10 @@ def _smaller(
     alpha: str,
     words: Callable[[list[np.ndarray]], str],
 ) -> list[Claim]:
-    """Claim that all values fall with γ and, where settings differ in α alone, with α; quote the paper on each."""
+    """Claim that all values are smaller the smaller γ is and, where settings differ in α alone, the smaller α is.
+
+    ``gamma`` and ``alpha`` quote the paper on each.
+    """
     measured = listed({name: [one[name] for one in values] for name in runs}, words)
     found = []
     for name, quoted, steps in (("γ", gamma, steps_in_gamma(runs)), ("α", alpha, steps_in_alpha(runs))):

@@ -45,9 +45,9 @@ _SETTING = {
     "square, on half of the held-out set and tested on the other half.",
     True: f"{_NETWORK}as do we. As in the released code, weights start from N(0, 2 I), the neural tangent Gram matrix "
     "(NTG) is that of the first output on the first 50 images, and the square root of its change is shown. Pruning "
-    "removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims also judge λ_j |w_j|². For "
-    "transfer, a ReLU network with two hidden layers and biases is trained on the k features √λ_j relu(h_j) with the "
-    "largest λ_j, on half of the held-out set, and tested on the other half.",
+    "removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims are also checked for pruning by "
+    "λ_j |w_j|². For transfer, a ReLU network with two hidden layers and biases is trained on the k features √λ_j "
+    "relu(h_j) with the largest λ_j, on half of the held-out set, and tested on the other half.",
 }
 
 
@@ -118,7 +118,6 @@ class DigitSubset(_Digits):
         super().__init__(3, "test accuracies of pruned and transferred networks on digits", shown, released)
 
     def claims(self, results: Results) -> list[Claim]:
-        """Pruning and transfer, by accuracy."""
         return [
             *claims.prunes(results, "test_error", "share of errors on the test set"),
             *claims.transfers(results, classes=10, what="test_error", words="share of errors"),
@@ -200,7 +199,6 @@ class Cifar(Variant):
         )
 
     def claims(self, results: Results) -> list[Claim]:
-        """Test risk, weights and pruning, as before."""
         return [
             claims.tested(results),
             *claims.moves(results, WEIGHTS),

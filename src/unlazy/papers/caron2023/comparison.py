@@ -43,7 +43,7 @@ TITLES = {
     "transfer.hidden.test_error": "test accuracy, transferred",
     ROOT: "√‖Θ_t - Θ_0‖₂",  # the figures of the paper show it under the label of KERNEL
 }
-FARTHEST = "distance of the weight vector that has moved farthest from its start"  # in captions
+FARTHEST = "distance from its start of the weight vector that moves farthest"  # in captions
 ALL_SHOWN = (
     f"Training and test risks, {FARTHEST}, change and smallest eigenvalue of the neural tangent Gram matrix (NTG), "
     "risks of pruned networks, and risks of networks trained on transferred features."
@@ -156,7 +156,7 @@ def curve(run: xr.Dataset, what: str) -> np.ndarray:
 def draw(
     runs: Results, what: Sequence[str], title: str, width: float, height: float, rows: int = 1, clock: str | None = None
 ) -> Figure:
-    """Draw several of `TITLES`, with axes for each; ``clock`` is the label of time."""
+    """Draw several of `TITLES`, with axes for each; ``clock`` is the label of the time axis."""
     figure, axes = titled_canvas(title, len(what) // rows, width, height, rows)
     for one, name in zip(axes, what, strict=True):
         draw_one(one, runs, name, clock)

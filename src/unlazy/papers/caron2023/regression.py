@@ -19,8 +19,8 @@ _SIMULATED: dict[Scale, Sizes] = {
 }
 _D = 50
 _ERROR = 0.06  # of the integration, relative: see `comparison.FLOW`
-_NEAR = 0.01  # of its start a risk is "near zero": an eye cannot tell it from zero on the paper's axis
-_NETWORK = "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), along gradient flow on the mean of (f - y)²"
+_NEAR = 0.01  # a risk below this share of its start is "near zero": on the paper's axis it looks like zero
+_NET = "f(x) = Σ √λ_j a_j relu(w_j·x/√d) with Zipf weights (eq. 1, 4), trained by gradient flow on the mean of (f - y)²"
 
 
 class Simulated(Variant):
@@ -38,7 +38,7 @@ class Simulated(Variant):
         )
         self.caption = (
             f"Training risk, {comparison.FARTHEST}, change of the neural tangent Gram matrix (NTG) in operator norm "
-            f"and its smallest eigenvalue, for {_NETWORK}; one unit of t is one of the paper's GD steps (rate 1). "
+            f"and its smallest eigenvalue, for {_NET}; one unit of t is one of the paper's GD steps (rate 1). "
             f"{SHOWN} In the text, the noise has standard deviation 1 and the third setting is (γ, α) = (0.5, 0.5). In "
             "the released code, the noise is 0.1, the third setting is (0.2, 0.5), weights start from N(0, 2 I) "
             "instead of N(0, I), and the figure shows the square root of the change of the NTG. "
@@ -103,17 +103,18 @@ _TRANSFER: dict[bool, dict[Scale, Any]] = {
     },
 }
 _SETTING = {
-    False: f"{_NETWORK}; one unit of t is one GD step of rate 1. Inputs are standardised and divided by the largest "
+    False: f"{_NET}; one unit of t is one GD step of rate 1. Inputs are standardised and divided by the largest "
     "norm in the training set, as Assumption 2.1(a) requires; targets are standardised. The released code does not "
     "divide, so that its steps are 17 to 41 times as long. Pruning removes the nodes with the smallest λ_j |w_j|² "
     "first. For transfer, a ReLU network of 64 nodes (γ = 1) is trained on the k features with the largest λ_j |w_j|², "
     "divided by their root mean square, on half of the held-out set and tested on the other half.",
-    True: f"{_NETWORK}, as in the released code: one unit of t is one of the authors' GD steps. Inputs and targets are "
+    True: f"{_NET}, as in the released code: one unit of t is one of the authors' GD steps. Inputs and targets are "
     "standardised, and weights start from N(0, 2 I). The authors' five runs share one split of the data; each of ours "
     "has its own. The NTG is that of the first 50 inputs, and the square root of its change is shown, as in the "
-    "figures. Pruning removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims also judge λ_j "
-    "|w_j|². For transfer, a ReLU network with two hidden layers of 64 nodes and biases is trained at rate 0.1 on the "
-    "k features √λ_j relu(h_j) with the largest λ_j, on half of the held-out set, and tested on the other half.",
+    "figures. Pruning removes the nodes with the smallest λ_j first (with γ = 1, in any order); claims are also "
+    "checked for pruning by λ_j |w_j|². For transfer, a ReLU network with two hidden layers of 64 nodes and biases is "
+    "trained at rate 0.1 on the k features √λ_j relu(h_j) with the largest λ_j, on half of the held-out set, and "
+    "tested on the other half.",
 }
 _REPLACED = (
     "At quick scale, simulated data (y = (5/d) Σ sin(π x_j) + noise on the sphere) replace a table that is not "
@@ -122,7 +123,7 @@ _REPLACED = (
 
 
 def _data_in_words(results: Results, name: str) -> str:
-    """Name the data that were really used."""
+    """Name the data that were actually used."""
     return f"simulated data instead of {name}" if "sphere-sine" in values(results, "data.kind") else name
 
 
@@ -218,7 +219,6 @@ class RegressionSubset(_Tables):
         return [{label: results[f"{name} {label}"] for label in labels} for name in _SETS]
 
     def claims(self, results: Results) -> list[Claim]:
-        """What each of the four axes shows."""
         concrete, energy, airfoil, plant = self._by_set(results)
         return [
             *claims.moves(concrete, WEIGHTS),

@@ -146,13 +146,14 @@ class TowardsLimit(Panel):
         lambda s: f"m = {s.widths[0]} to {s.widths[-1]:,}, n = {s.n}, d = {s.d}, t = {s.end:,.0f}, {plural(s.seeds)}",
     )
     caption = (
-        "Networks of growing width and their limit m → ∞, in which the light nodes form a kernel machine with the mean "
-        "neural tangent Gram matrix (NTG) Θ* and the heavy nodes learn features. First: training risk; the limit "
-        "starts from a Gaussian process. Others: distance of each network from the limit that has its heavy nodes and "
-        "starts from its function, for the outputs (the largest root mean square difference on training and test "
-        "inputs at any time), for the NTG at the start (with the prediction (C_0 Σ c_j²)^½), and for the movement of "
-        "the heavy nodes. Small dots are seeds, large dots their root mean squares; dashed lines fall as m^-½. ReLU, "
-        "Zipf weights, inputs on the sphere, noise 0.1. The paper has no such figure."
+        "Networks of growing width and their limit m → ∞, in which the heavy nodes, those of the largest variances, "
+        "learn features, and the light nodes form a kernel machine with the mean neural tangent Gram matrix (NTG) Θ*. "
+        "First: training risk; the limit starts from a Gaussian process. Others: distance of each network from the "
+        "limit that has its heavy nodes and starts from its function, for the outputs (the largest root mean square "
+        "difference on training and test inputs at any time), for the NTG at the start (with the prediction "
+        "(C_0 Σ c_j²)^½), and for the movement of the heavy nodes. Small dots are seeds, large dots their root mean "
+        "squares; dashed lines fall as m^-½. ReLU, Zipf weights, inputs on the sphere, noise 0.1. The paper has no "
+        "such figure."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:
@@ -254,7 +255,7 @@ class AgainstWidth(Panel):
     title = "Feature learning if and only if γ < 1, against width"
     scales = TowardsLimit.scales
     caption = (
-        "At the end of training: the largest movement of a weight vector, the movement weighted with node variances, "
+        "At the end of training: the largest movement of a weight vector, the movement weighted by node variances, "
         "and the change of the neural tangent Gram matrix (NTG), against the width. Small dots are seeds, large dots "
         "their root mean squares. Dashed: m^-½ through the widest networks with γ = 1. Solid: the limit m → ∞ with the "
         "heavy nodes and the start of the widest network. ReLU, Zipf weights, inputs on the sphere, noise 0.1. The "

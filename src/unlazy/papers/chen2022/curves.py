@@ -1,4 +1,4 @@
-"""Runs over widths and numbers of samples, and measures of their loss curves: linearity, rate, distance and end."""
+"""Runs over widths and numbers of samples, and measures of their loss curves: linearity, rate, distance, last value."""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -26,8 +26,8 @@ _BOTTOM = 1e-14  # of the loss axis: smaller losses are rounding
 _SETTING = (
     "f(x) = (1/m) Σ c_i relu(h_i(x)), d = 30, without an embedding (plain, h_i = w_i·x/√d) or on the quadratic one "
     "(augmented, h_i = xᵀW_i x/d). Targets come from an augmented network of five neurons, inputs from N(0, I). Errors "
-    "are means of ½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the "
-    "paper's GD steps (step size 1, loss averaged over samples)"
+    "are means of ½ (f - y)², the test error over 500 fresh samples. Training is by gradient flow; one unit of t is "
+    "one of the paper's GD steps (step size 1, loss averaged over samples)"
 )
 
 
@@ -77,7 +77,7 @@ class AgainstSteps(Panel):
     title = "Figure 6: learning curves with and without quadratic embedding"
     scales = by_scale(_SCALES, lambda s: _settings(s.widths, s))
     caption = (
-        f"Training loss and test error along training: {_SETTING}. Lines are medians over seeds, thin ones the "
+        f"Training loss and test error during training: {_SETTING}. Lines are medians over seeds, thin ones the "
         "seeds; the paper draws means and does not list its values of n: these are ours."
     )
 

@@ -21,10 +21,10 @@ class RandomLabels(Panel):
     """
 
     caption = (
-        "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, along gradient "
-        "flow; one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick "
-        "lines are medians over seeds, thin lines the seeds; the paper draws means, which the slowest seed "
-        "dominates. The paper names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
+        "Mean training loss of f(x) = (1/m) Σ c_i tanh(w_i·x/√d), d = 20, on random labels, trained by gradient flow; "
+        "one unit of t is one of the paper's GD steps (step size 1, loss averaged over samples). Thick lines are "
+        "medians over seeds, thin lines the seeds; the paper draws means, which the slowest seed dominates. The paper "
+        "names n = 20 and 40 only; 80 and 160 are our choice of 'larger'."
     )
 
     def __init__(self, number: int, wider: bool) -> None:

@@ -40,10 +40,9 @@ _TELLING = 10.0  # a factor that is obvious in a scatter plot
 _SETTING = (
     "f(x) = s Σ c_i relu(h_i(x)), h_i(x) = e Σ W_ij relu(z_j·x/√d), with m neurons in both layers and W trained; "
     "(s, e) is (1/m, 1/√m) in ours, (1/√m, 1/√m) in the NTK and (1/m, 1/m) in the MF scaling, and the learning rate of "
-    "W is multiplied by m, 1 and m² (Table 1). Labels ±1 say which of two inputs is not zero (eq. 93-96). Errors are "
-    "means of "
-    "½ (f - y)², the test error over 500 fresh samples, along gradient flow; one unit of t is one of the paper's GD "
-    "steps (step size 1, loss averaged over samples)"
+    "W is multiplied by m, 1 and m² (Table 1). Labels ±1 say which of the first two inputs is not zero (eq. 93-96). "
+    "Errors are means of ½ (f - y)², the test error over 500 fresh samples. Training is by gradient flow; one unit of "
+    "t is one of the paper's GD steps (step size 1, loss averaged over samples)"
 )
 
 

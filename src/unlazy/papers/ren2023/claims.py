@@ -110,7 +110,7 @@ def _spreads(run: xr.Dataset, limit: xr.Dataset) -> list[Claim]:
 
 
 def _errors(runs: Results) -> list[Claim]:
-    """Judge the error of the first layer: by m_1, along time, and as a part of the loss (eq. 6)."""
+    """Judge the error of the first layer: against m_1, over time, and as a part of the loss (eq. 6)."""
     what, widths = "loss-decomposition.error", sorted(q.widths_of(runs))
     ends = {m: runs[q.label(m)][what].values[:, -1] for m in widths}
     seeds = min(len(one) for one in ends.values())

@@ -11,7 +11,7 @@ cell (less than 1e-3 wide in the bulk, 2 % in a tail) radii are uniform in 1/(1 
 import dataclasses
 import functools
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ from scipy import special
 from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
-from unlazy._types import Inputs, KeyLike, Outputs, PRNGKey
+from unlazy._types import Count, Inputs, KeyLike, Outputs, Positive, PRNGKey
 from unlazy.data import Dataset, Source, checks
 from unlazy.papers.ren2023.radial import gauss_legendre, radial_cdf, radial_quadrature
 
@@ -56,22 +56,17 @@ class SphericalSource(Source):
         Dimension of the subspace on which the target depends; the whole space by default.
     """
 
-    d: int = eqx.field(static=True)
+    d: Count = eqx.field(static=True)
     law: RadialLaw = eqx.field(static=True, default="heavy-tailed")
-    scale: float = eqx.field(static=True, default=1.0)
+    scale: Positive = eqx.field(static=True, default=1.0)
     stratified: bool = eqx.field(static=True, default=True)
     tail: float = eqx.field(static=True, default=0.0)
-    truncate: float | None = eqx.field(static=True, default=None)
-    subspace: int | None = eqx.field(static=True, default=None)
+    truncate: Positive | None = eqx.field(static=True, default=None)
+    subspace: Count | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        checks.count("d", self.d)
-        checks.choice("law", self.law, get_args(RadialLaw))
-        checks.positive("scale", self.scale)
-        if not 0 <= self.tail < 1:
-            raise UserError(f"tail = {self.tail} is out of range: give a share of at least 0 and below 1.")
+        checks.share("tail", self.tail)
         if self.truncate is not None:
-            checks.positive("truncate", self.truncate)
             inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
             if inside < _SMALLEST_PART:
                 raise UserError(
@@ -79,7 +74,6 @@ class SphericalSource(Source):
                     "use a larger radius."
                 )
         if self.subspace is not None:
-            checks.count("subspace", self.subspace)
             checks.count("d", self.d, self.subspace)
 
     def draw(self, n: int, *, key: KeyLike) -> Dataset:
@@ -112,28 +106,12 @@ class SphericalSource(Source):
 
 
 def target(x: Inputs, subspace: int | None = None) -> Outputs:
-    """Compute relu(1 - |P x|).
-
-    Parameters
-    ----------
-    x
-        Inputs, one per row.
-    subspace
-        P projects onto this number of first axes; without it, P is the identity.
-    """
+    """Compute relu(1 - |P x|); P projects onto the first axes, as many as ``subspace``, or is the identity."""
     return jnp.maximum(1 - jnp.linalg.norm(x if subspace is None else x[:, :subspace], axis=1), 0)
 
 
 def survival(r: float | np.ndarray, law: RadialLaw, d: int, scale: float = 1.0) -> np.ndarray:
-    """Compute P(|x| > r) of a law.
-
-    Parameters
-    ----------
-    r
-        Radii above 0.
-    law, d, scale
-        As in `SphericalSource`.
-    """
+    """Compute P(|x| > r) at radii r above 0; ``law``, ``d`` and ``scale`` are those of `SphericalSource`."""
     radius = np.asarray(r, float)
     if law == "heavy-tailed":
         return np.asarray(1 - radial_cdf(radius, d, scale))
@@ -161,22 +139,14 @@ def _table(law: RadialLaw, d: int, scale: float) -> tuple[np.ndarray, np.ndarray
 
 
 def quantile(beyond: Float[Array, " n"], law: RadialLaw, d: int, scale: float = 1.0) -> Float[Array, " n"]:
-    """Return the radius r with P(|x| > r) = ``beyond``, by interpolation in a table.
-
-    Parameters
-    ----------
-    beyond
-        Probabilities P(|x| > r).
-    law, d, scale
-        As in `SphericalSource`.
-    """
+    """Return the radius r with P(|x| > r) = ``beyond``, by interpolation in a table; the law is that of `survival`."""
     chance, place = (jnp.asarray(values, beyond.dtype) for values in _table(law, d, scale))
     return 1 / jnp.interp(beyond, chance, place) - 1
 
 
 @checked
 def spherical(
-    n: int,
+    n: Count,
     d: int,
     law: RadialLaw = "heavy-tailed",
     scale: float = 1.0,
@@ -199,7 +169,6 @@ def spherical(
     key
         A JAX key or a seed.
     """
-    checks.count("n", n)
     checks.count("n_test", n_test, 0)
     train_key, test_key = jax.random.split(as_key(key))
     source = SphericalSource(d, law, scale, stratified, tail, truncate, subspace)
@@ -212,7 +181,7 @@ def spherical(
 
 @checked
 def spherical_quadrature(
-    d: int, law: RadialLaw = "heavy-tailed", scale: float = 1.0, order: int = 8, far: float = 1e9
+    d: Count, law: RadialLaw = "heavy-tailed", scale: Positive = 1.0, order: int = 8, far: float = 1e9
 ) -> Dataset:
     """Return nodes x = r e_1 in d dimensions, targets relu(1 - r) and weights: a quadrature for expectations over |x|.
 
@@ -229,9 +198,6 @@ def spherical_quadrature(
     far
         Radius at which the quadrature of the heavy-tailed law ends.
     """
-    checks.count("d", d)
-    checks.choice("law", law, get_args(RadialLaw))
-    checks.positive("scale", scale)
     checks.count("order", order, 2)
     if law == "heavy-tailed":
         nodes = radial_quadrature(d, scale, order, far=far)

@@ -32,7 +32,7 @@ class Dimension(Panel):
     )
     caption = (
         "The clipped flow at infinite width, by quadrature over |x|, from |w_1| = 1/√d, w_2 ~ N(0, d^-14) and b_2 = "
-        f"{_BIAS:g}, with bounds (d, d³, 1). Left: L along time. Right: T_1, at which -w̄_2 = 10/R_v2, T_2, at which L "
+        f"{_BIAS:g}, with bounds (d, d³, 1). Left: L over time. Right: T_1, at which -w̄_2 = 10/R_v2, T_2, at which L "
         f"is {_EPSILON:g}, and α at T_1. The paper has T_1 = O(d^-1.5) for this spread (Lemma C.4), T_2 - T_1 = "
         "O(d³/ε) (Lemma D.22) and α = Θ(d^-1.5) (Lemma C.10), without constants. Powers are fitted over all d."
     )

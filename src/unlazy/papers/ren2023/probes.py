@@ -201,9 +201,8 @@ class LimitDistance(Probe):
 
     def __call__(self, obs: Observation) -> Values:
         here, share = learner(obs.network), weights_of(obs.data)
-        apart = apply_second(here, apply_first(here, obs.data.x)) - apply_second(
-            here, slope(here) * lengths(obs.data.x)
-        )
+        value, limit = apply_first(here, obs.data.x), slope(here) * lengths(obs.data.x)
+        apart = apply_second(here, value) - apply_second(here, limit)
         rms = jnp.sqrt(share @ jnp.square(apart))
         scale = jnp.sqrt(share @ jnp.square(obs.data.y))
         return {"rms": rms, "relative": rms / jnp.where(scale > 0, scale, 1)}

@@ -2,6 +2,7 @@
 
 import numpy as np
 import xarray as xr
+from scipy.integrate import cumulative_trapezoid
 
 from unlazy.lab import draw_data
 from unlazy.networks.limits import sphere_mean
@@ -104,5 +105,4 @@ def predicted_decay(run: xr.Dataset) -> np.ndarray:
     radii = np.asarray(nodes.x, float)[:, 0]
     inside = np.interp(reach, radii, np.cumsum(np.asarray(nodes.weight, float) * radii**2))  # E[|x|²; X_1]
     rate = np.where(w < 0, 2 * degree_rates(d)[1] * alpha / sphere_mean(d) * w**2 * inside, 0.0)
-    gathered = np.cumsum((rate[:, 1:] + rate[:, :-1]) / 2 * np.diff(times), axis=1)
-    return np.exp(-np.concatenate([np.zeros((len(rate), 1)), gathered], axis=1))
+    return np.exp(-cumulative_trapezoid(rate, times, axis=1, initial=0))

@@ -7,6 +7,17 @@ Only the product αβ enters; it is called ``scale`` here. The radius r = |x| th
     p(r) = (d / r) J_ν(c r)²,    ν = d/2,    c = 2π R_d αβ √d,
 
 which oscillates, and falls like d / (π c r²): the mean of |x| is infinite. Most formulas below are in u = c r.
+
+These functions share their arguments:
+
+d, scale
+    Dimension of the inputs, and the paper's αβ.
+r, reach, low, high
+    Radii above 0, in formulas r and R; ``high`` may be infinite.
+n, n_test
+    Numbers of samples, for training and for testing.
+key
+    Random key or seed.
 """
 
 import math
@@ -42,15 +53,7 @@ def _arguments(r: Radii, c: float) -> np.ndarray:
 
 
 def radial_density(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]:
-    """Compute the density p(r) = (d / r) J_{d/2}(c r)² of the radius (ren2023, Lemma B.1).
-
-    Parameters
-    ----------
-    r
-        Radii above 0.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
-    """
+    """Compute the density p(r) = (d / r) J_{d/2}(c r)² of the radius (ren2023, Lemma B.1)."""
     u = _arguments(r, _rate(d, scale))
     return np.asarray(d / np.asarray(r, float) * special.jv(d / 2, u) ** 2)
 
@@ -60,13 +63,6 @@ def radial_cdf(r: Radii, d: int, scale: float = 1.0) -> Float[np.ndarray, "..."]
 
     F = J_ν² + 2 Σ_{k>=1} J_{ν+k}² at u = c r. For u > ν that sum is long and its complement is short, because the
     squares of all integer orders sum to 1 and those of all half-integer orders to Si(2u)/π.
-
-    Parameters
-    ----------
-    r
-        Radii above 0.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
     """
     u = _arguments(r, _rate(d, scale))
     near = u <= d / 2
@@ -104,14 +100,7 @@ def _cdf_by_low_orders(u: np.ndarray, d: int) -> np.ndarray:
 def truncated_moment(power: float, reach: float, d: int, scale: float = 1.0) -> float:
     """Compute E[|x|^p; |x| <= R] = d c^-p ∫_0^(cR) u^(p-1) J_{d/2}(u)² du, by panels that end at R.
 
-    Parameters
-    ----------
-    power
-        The power p, 0 or more.
-    reach
-        The radius R.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
+    The ``power`` p is 0 or more.
     """
     c = _rate(d, scale)
     end = float(_arguments(reach, c))
@@ -130,13 +119,6 @@ def truncated_mean_bounds(reach: float, d: int, scale: float = 1.0) -> tuple[flo
 
     For the upper bound, J_ν increases up to ν, and J_ν² <= M² <= (2/π)/√(u² - ν²) beyond, so that E[|x|; |x| <= R] is
     at most (d/c) (ν J_ν(ν)² + (2/π) arcosh(c R/ν)).
-
-    Parameters
-    ----------
-    reach
-        The radius R.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
     """
     c, nu = _rate(d, scale), d / 2
     end = float(_arguments(reach, c))
@@ -150,13 +132,6 @@ def density_bound(low: float, high: float, d: int, scale: float = 1.0) -> float:
     """Bound P(low <= |x| <= high) by (2 d/(π c)) (1/low - 1/high) / √(1 - (d/(2 c low))²), for c low > d/2.
 
     The density (d/r) J² is at most (2 d/π)/(r √(c² r² - ν²)) (Watson, 13.74): Lemma B.1 of ren2023 with a constant.
-
-    Parameters
-    ----------
-    low, high
-        The ends of an interval of radii; ``high`` may be infinite.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
     """
     c = _rate(d, scale)
     share = d / (2 * c * low)
@@ -172,15 +147,6 @@ def sample_radii(n: int, d: int, scale: float = 1.0, *, key: KeyLike) -> Float[n
     mass 2. For u < ν the density increases (for d = 1 it falls from 2/π), so a constant is an envelope. A proposal
     costs one Bessel function, and 1 in 2.3 (d = 1) to 1 in 5.2 (d = 1000) is accepted. The key seeds a NumPy generator,
     so this does not run under ``jit``.
-
-    Parameters
-    ----------
-    n
-        Number of radii.
-    d, scale
-        Dimension of the inputs, and the paper's αβ.
-    key
-        Random key or seed.
     """
     c = _rate(d, scale)
     checks.count("n", n, 0)

@@ -42,16 +42,9 @@ _SNAPSHOTS = (0.0, 0.9, 1.0, 1.1, 1.4)  # in units of the time of the fall; the 
 def learner(widths: tuple[float, float], d: int, spread: float, bias: float) -> dict[str, Any]:
     """Return the learner of eq. 1, with w_1 on the sphere of radius 1/√d and clips, as a section of a recipe.
 
-    The bounds R_v1 = d, R_v2 = d³ and R_r2 = 1 are the paper's orders with all constants 1.
-
-    Parameters
-    ----------
-    widths
-        m_1 and m_2; m_1 may be infinite.
-    d
-        Dimension of the inputs.
-    spread, bias
-        Of the second layer at the start: w_2 ~ N(0, spread²) and b_2 = bias.
+    ``widths`` are m_1, which may be infinite, and m_2; ``d`` is the number of inputs. The second layer starts from
+    w_2 ~ N(0, spread²) and b_2 = bias. The bounds R_v1 = d, R_v2 = d³ and R_r2 = 1 are those of the paper with all
+    constants 1.
     """
     return {
         "kind": "mean-field-stack",

@@ -139,7 +139,7 @@ class Multiplicity(Panel):
         f"and lengths of (w, b) of {_WIDTH} neurons with one input, drawn from N(0, {_EPSILON:g}²) and trained on "
         f"{_SAMPLES} samples with random labels, first draw: along gradient flow (in arc length, by steps of "
         f"{_LENGTH:g}) at the last observation before the loss has fallen by {_FALLEN:.0%}, and after {_STEPS} steps "
-        f"of Adam at rate {_RATE:g}; dotted lines are the directions of signs. Sizes were chosen after trial runs. "
+        f"of Adam at rate {_RATE:g}; dotted lines are the directions (±1, ±1). Sizes were chosen after trial runs. "
         "Bottom: cosines between kernels of 5 x 5 on class numbers of MNIST, trained by Adam as in figure 10. "
         f"{START}. The controls start from {STANDARD}. {STAND_IN}."
     )
@@ -175,16 +175,14 @@ class Multiplicity(Panel):
 
     def draw(self, results: Results) -> Figure:
         images, pictures = c.NAMES[option(results[f"{_KERNELS} p=1"], "data.kind")], []
-        figure, axes = titled_canvas(
-            f"Condensed directions and multiplicity; kernels on {images}", 3, 11.0, 9.5, rows=3
-        )
+        title = f"Condensed directions and multiplicity; kernels on {images}"
+        figure, axes = titled_canvas(title, 3, 11.0, 9.5, rows=3)
         for index, p in enumerate(_ACTIVATIONS):
             for row, label in enumerate((_FLOW, _SIGNS)):
                 _angles(axes[3 * row + index], initial_stage(results[f"{label} p={p}"])[0][0])
                 axes[3 * row + index].set_title(f"{_WORDS[p]} (p = {p}), {label}", fontsize=9)
-            pictures.append(
-                c.heat(axes[6 + index], results[f"{_KERNELS} p={p}"], "conv1", f"{_WORDS[p]} (p = {p}), kernels")
-            )
+            run, title = results[f"{_KERNELS} p={p}"], f"{_WORDS[p]} (p = {p}), kernels"
+            pictures.append(c.heat(axes[6 + index], run, "conv1", title))
         for row in (0, 3):
             axes[row].set_ylabel("|(w, b)| / ε")
         figure.colorbar(pictures[-1], ax=axes[6:], shrink=0.8)

@@ -105,8 +105,7 @@ class PhaseMap(Panel):
         "M^(-γ/2) (eq. 8), along gradient flow until the loss has halved. Left: share of pairs of kernels with "
         f"|cos| > {NEAR:g}. Right: |θ_W - θ_W(0)| / |θ_W(0)|, which falls with M for γ < 1 (lazy) and grows for "
         "γ > 1. The dashed line is γ = 1; black lines mark a share of one half and a change of 1. In the linear flow "
-        "the change depends only on M^(γ - 1) mean(y²)/λ_1, and kernels condense where that is large. "
-        f"{STAND_IN}."
+        f"the change depends only on M^(γ - 1) mean(y²)/λ_1, and kernels condense where that is large. {STAND_IN}."
     )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

@@ -82,8 +82,7 @@ class Spectrum(Panel):
             f"{side}, pixels in {span} and class numbers, with the squared error without the factor ½: the first draw "
             "as bars, all draws as dots. Right: cosine of each input channel's part of v_1, without the bias, with the "
             f"vector of ones, one dot per draw; lines are the paper's values, which are means of {_TRIALS} draws. The "
-            "range of pixels and the kernel size are those with which our numbers come closest to them. "
-            f"{STAND_IN}."
+            f"range of pixels and the kernel size are those with which our numbers come closest to them. {STAND_IN}."
         )
 
     def recipes(self, scale: Scale, seeds: int | None = None) -> dict[str, Recipe]:

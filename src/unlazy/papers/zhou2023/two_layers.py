@@ -44,7 +44,7 @@ def _training(pictures: Pictures, scale: Scale, activation: str) -> Training:
     loss, dense = ("cross-entropy", s.dense) if pictures == "cifar10" else (SQUARED, None)
     times = even_steps(steps, 9)
     one = Training(pictures, s.n, s.channels, 5, rate, times, loss, activation, s.gamma, dense)
-    return dataclasses.replace(one, seeds=2) if (pictures, scale) == ("mnist", "paper") else one  # of minutes
+    return dataclasses.replace(one, seeds=2) if (pictures, scale) == ("mnist", "paper") else one  # they take minutes
 
 
 class Activations(c.TrainingPanel):
@@ -122,7 +122,7 @@ class GradientDescent(c.TrainingPanel):
         self.demo, self.with_control = demo, control
         times = even_steps(steps, 11)
         one = Training(pictures, 500, (channels,), 3, _RATE, times, SQUARED, gamma=gamma, adam=False)
-        paper = dataclasses.replace(one, seeds=5)  # a minute each, and draws differ much (`check.along_ones`)
+        paper = dataclasses.replace(one, seeds=5)  # a minute each, and draws differ widely (`check.along_ones`)
         self.trainings: dict[Scale, Training] = {"quick": dataclasses.replace(one, n=quick), "paper": paper}
         self.scales = by_scale(self.trainings, lambda one: f"{one.in_words()}, t = {_RATE * steps:g}")
         started = f" The control starts from {STANDARD}." if control else ""

@@ -8,51 +8,29 @@ Theorem 3.1), `span` what frozen features span (Theorem C.1), `limit_point` wher
 common, `problems` the runs on which they are checked.
 """
 
-from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove, KernelBumps, channel_speed
-from unlazy.papers.aiad2026.theorems.forward import ForwardBound, ForwardLipschitz
-from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal, subgaussian
-from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaceMoments, OneSparse, Spike, spike
-from unlazy.papers.aiad2026.theorems.picard import Path, Picard, trajectory_distance
-from unlazy.papers.aiad2026.theorems.span import FeaturesSpan
-from unlazy.papers.aiad2026.theorems.two_spikes import Lead, LeadGrows, leads
-from unlazy.papers.aiad2026.theorems.well_posed import BoundedSets, Contraction, WeightBounds, WellPosed, growth
-from unlazy.papers.aiad2026.theorems.width import (
-    Constants,
-    LossNearItsLimit,
-    Measured,
-    NearItsLimit,
-    constants,
-    measure,
-)
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BoundedSets",
-    "ChannelsMove",
-    "Constants",
-    "Contraction",
-    "FeaturesSpan",
-    "ForwardBound",
-    "ForwardLipschitz",
-    "HalfSpaceMoments",
-    "KernelBumps",
-    "Lead",
-    "LeadGrows",
-    "LimitsAreGlobal",
-    "LossNearItsLimit",
-    "Measured",
-    "NearItsLimit",
-    "OneSparse",
-    "Path",
-    "Picard",
-    "Spike",
-    "WeightBounds",
-    "WellPosed",
-    "channel_speed",
-    "constants",
-    "growth",
-    "leads",
-    "measure",
-    "spike",
-    "subgaussian",
-    "trajectory_distance",
-]
+from unlazy._listing import offered_lazily
+
+if TYPE_CHECKING:
+    from unlazy.papers.aiad2026.theorems.dynamics import ChannelsMove as ChannelsMove, KernelBumps as KernelBumps
+    from unlazy.papers.aiad2026.theorems.dynamics import channel_speed as channel_speed
+    from unlazy.papers.aiad2026.theorems.forward import ForwardBound as ForwardBound
+    from unlazy.papers.aiad2026.theorems.forward import ForwardLipschitz as ForwardLipschitz
+    from unlazy.papers.aiad2026.theorems.limit_point import LimitsAreGlobal as LimitsAreGlobal
+    from unlazy.papers.aiad2026.theorems.limit_point import subgaussian as subgaussian
+    from unlazy.papers.aiad2026.theorems.one_spike import HalfSpaceMoments as HalfSpaceMoments, OneSparse as OneSparse
+    from unlazy.papers.aiad2026.theorems.one_spike import Spike as Spike, spike as spike
+    from unlazy.papers.aiad2026.theorems.picard import Path as Path, Picard as Picard
+    from unlazy.papers.aiad2026.theorems.picard import trajectory_distance as trajectory_distance
+    from unlazy.papers.aiad2026.theorems.span import FeaturesSpan as FeaturesSpan
+    from unlazy.papers.aiad2026.theorems.two_spikes import Lead as Lead, LeadGrows as LeadGrows, leads as leads
+    from unlazy.papers.aiad2026.theorems.well_posed import BoundedSets as BoundedSets, Contraction as Contraction
+    from unlazy.papers.aiad2026.theorems.well_posed import WeightBounds as WeightBounds, WellPosed as WellPosed
+    from unlazy.papers.aiad2026.theorems.well_posed import growth as growth
+    from unlazy.papers.aiad2026.theorems.width import Constants as Constants, LossNearItsLimit as LossNearItsLimit
+    from unlazy.papers.aiad2026.theorems.width import Measured as Measured, NearItsLimit as NearItsLimit
+    from unlazy.papers.aiad2026.theorems.width import constants as constants, measure as measure
+else:
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

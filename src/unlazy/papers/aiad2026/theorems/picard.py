@@ -146,9 +146,8 @@ class Picard(Setting):
         """
         dtype = self.run.data.x.dtype
         below, above, large = self._forces(jnp.asarray(path.channels, dtype), jnp.asarray(path.second, dtype))
-        (gamma, wrong), (second, error) = (
-            integrated(self.run.times, np.asarray(force, float)) for force in (below, above)
-        )
+        times = self.run.times
+        (gamma, wrong), (second, error) = (integrated(times, np.asarray(one, float)) for one in (below, above))
         sizes = Sizes(*(float(jnp.max(size)) for size in large))
         channels = self.path.channels[:1] - np.einsum("pq,tqk->tpk", self.gram, gamma)
         first = -np.einsum("jp,tpk->tjk", self.features, gamma)

@@ -39,7 +39,7 @@ def has_constant(setting: Setting) -> bool:
 
 
 def left_over(features: np.ndarray, target: np.ndarray) -> float:
-    """Return the share of the target's norm that the best combination of features, given as (features, n), leaves."""
+    """Return the norm of the target minus its best fit by the features, (features, n), as a share of its own norm."""
     best = np.linalg.lstsq(features.T, target, rcond=None)[0]
     return float(np.linalg.norm(target - features.T @ best) / max(float(np.linalg.norm(target)), 1e-300))
 

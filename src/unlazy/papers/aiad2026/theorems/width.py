@@ -194,11 +194,6 @@ class NearItsLimit(_Bounded):
     something where it is below the movement of the weights: a network at rest is no further from its limit than that.
     This takes half a million neurons, rank one and a short time; elsewhere the bound is VACUOUS, and `numbers` says by
     how many orders of magnitude. `theory.coupling` measures the rate.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
     """
 
     key: ClassVar[str] = "aiad2026/theorem-2.3"
@@ -220,11 +215,6 @@ class LossNearItsLimit(_Bounded):
 
     A loss is not negative, so that the difference is at most the larger of the two: the bound says something where it
     is below that.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
     """
 
     key: ClassVar[str] = "aiad2026/corollary-g.1"

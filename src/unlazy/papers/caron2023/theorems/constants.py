@@ -5,8 +5,6 @@ The paper's model is f = Σ_j √λ_j a_j σ(w_j·x/√d) with a_j = ±1 and Σ_
 mean squared error without the half, time passes 2/n times as fast.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

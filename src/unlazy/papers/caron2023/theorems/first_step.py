@@ -1,7 +1,5 @@
 """The expected rate of change of weights and of the kernel at t = 0 (section 5)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import equinox as eqx
@@ -102,14 +100,11 @@ class WeightsMove(Theorem[tuple[s.Model, float]]):
     draws: int = eqx.field(static=True, default=2000)
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
-        """Require the paper's model and activations, on squared loss."""
         return _on_squares(run)
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        model, slope = setting
-        mean = s.over_starts(
-            _weights, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(51)
-        )
+        (model, slope), key = setting, jax.random.key(51)
+        mean = s.over_starts(_weights, model, (model.run.data, model.run.loss), self.draws, model.n, key=key)
         step = first_weight_step(model.network.activation, model.x)
         predicted = slope * model.unit * np.stack([step, model.variances[0] * step])
         return _equal(mean, predicted, "dw/dt")
@@ -130,17 +125,14 @@ class KernelMoves(Theorem[tuple[s.Model, float]]):
     draws: int = eqx.field(static=True, default=4000)
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float] | None]:
-        """Require the paper's model, and a smooth activation."""
         setting = yield from _on_squares(run)
         if setting is not None:
             yield from s.smooth(setting[0])
         return setting
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
-        model, slope = setting
-        mean = s.over_starts(
-            _kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=jax.random.key(52)
-        )
+        (model, slope), key = setting, jax.random.key(52)
+        mean = s.over_starts(_kernel, model, (model.run.data, model.run.loss), self.draws, model.n, key=key)
         each = first_kernel_step(model.network.activation, model.x, model.x[:_INPUTS])
         predicted = slope * model.unit**2 * float(model.variances @ model.variances) * each
         return _equal(mean, predicted, "dΘ/dt")

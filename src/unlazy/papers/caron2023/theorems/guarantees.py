@@ -8,8 +8,6 @@ any targets, and require widths that no ReLU network has in practice. `monitor` 
 not.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
@@ -181,10 +179,8 @@ def monitor(run: Trajectory, delta: float = 0.05) -> Margins:
 
 def _any_targets(model: s.Model, delta: float) -> Guarantee:
     """Theorems 4.1 and 4.2."""
-    largest = float(np.max(np.abs(model.y)))
-    return guarantee(
-        model.network.activation, model.variances, model.gamma, model.kappa, model.n, model.d, largest, delta
-    )
+    sigma, largest = model.network.activation, float(np.max(np.abs(model.y)))
+    return guarantee(sigma, model.variances, model.gamma, model.kappa, model.n, model.d, largest, delta)
 
 
 def _reach(model: s.Model) -> float:

@@ -7,8 +7,6 @@ variance at the start follow from Θ* and from C_0 = E‖A_j - Θ*‖_F²:
     E‖Σ_j c_j (A_j - Θ*)‖_F² = C_0 Σ_j c_j².
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import jax.numpy as jnp

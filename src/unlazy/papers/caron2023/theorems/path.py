@@ -3,8 +3,6 @@
 The main theorems require widths that are not feasible. These lemmas, steps of their proofs, apply to any network.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar, cast
 
@@ -39,16 +37,13 @@ class EigenvalueImpliesDecay(Theorem[tuple[s.Model, float]]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu(), parallel=True)  # eig_min(Θ) = 0
 
     def read(self, run: Trajectory) -> Reading[tuple[s.Model, float]]:
-        """Require the paper's model, gradient flow, and eigenvalues above 0."""
         model = yield from s.read(run)
         yield s.slopes_at_most_one(model)
         slope = yield from s.observed_flow(run)
         kernel = through(run, Kernel())
         if kernel is not None:
-            smallest = float(np.min(kernel["smallest"])) / model.unit
-            yield Hypothesis(
-                "eig_min(Θ) > 0 at every observed time", smallest > model.rounding, smallest, model.rounding
-            )
+            smallest, floor = float(np.min(kernel["smallest"])) / model.unit, model.rounding
+            yield Hypothesis("eig_min(Θ) > 0 at every observed time", smallest > floor, smallest, floor)
         return model, slope
 
     def conclude(self, setting: tuple[s.Model, float]) -> Finding:
@@ -86,7 +81,6 @@ class ReluKernelStays(WithProbability[s.Model]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu())  # weights move too far for the bound
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model and start, and ReLU."""
         model = yield from s.read(run)
         yield from s.relu(model)
         yield from gaussian_start(np.asarray(model.w, float), "nodes")
@@ -118,7 +112,6 @@ class SmoothKernelStays(Theorem[s.Model]):
     counterexample: ClassVar[Example] = Example(s.three_points, Relu())  # its curvature has no bound
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model, and a smooth activation."""
         model = yield from s.read(run)
         yield from s.smooth(model)
         return model

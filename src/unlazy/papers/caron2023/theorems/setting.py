@@ -9,8 +9,6 @@ A two-layer network with one output and read-outs ±c is this model in other uni
 The inputs are those of w: features, where there is an embedding.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -99,10 +97,8 @@ def path(model: Model, slope: float) -> Path:
     error = relative_error(model.run, model.precision) * size
     smallest, drift = (np.asarray(kernel[name], float) / model.unit for name in ("smallest", "drift_operator"))
     times = np.asarray(model.run.times, float) * slope * model.unit
-    movement, relative_resolution = np.asarray(weights["hidden"], float), error / max(losses[0] ** 0.5, 1e-300)
-    return Path(
-        times, losses, smallest, movement, drift, error, relative_resolution, rounding_error(model.precision) * size
-    )
+    movement, relative = np.asarray(weights["hidden"], float), error / max(losses[0] ** 0.5, 1e-300)
+    return Path(times, losses, smallest, movement, drift, error, relative, rounding_error(model.precision) * size)
 
 
 def described(network: Network) -> Reading[TwoLayer]:

@@ -1,7 +1,5 @@
 """At the start: the mean NTG and its smallest eigenvalue, its random limit, and the weights of nodes (section 3)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import ClassVar
@@ -62,7 +60,6 @@ class KernelNearItsLimit(WithProbability[s.Model]):
     counterexample: ClassVar[Example] = Example(s.at_start, Relu(), ntk, width=2)
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model and start, in its own units, with any inputs."""
         model = yield from _random_start(run, s.read_any_inputs)
         yield _sums_to_one(model)
         return model
@@ -99,7 +96,6 @@ class KernelVaries(Theorem[s.Model]):
     draws: int = eqx.field(static=True, default=1000)
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require the paper's model and start, with any inputs."""
         return _random_start(run, s.read_any_inputs)
 
     def conclude(self, setting: s.Model) -> Finding:
@@ -144,7 +140,6 @@ class NodeSums(Theorem[s.Model]):
     counterexample: ClassVar[Example] = Example(s.at_start, Relu(), mean_field)  # nodes of size 1/m
 
     def read(self, run: Trajectory) -> Reading[s.Model]:
-        """Require node scales of eq. 1."""
         model = yield from s.read_any_inputs(run)
         yield _sums_to_one(model)
         return model

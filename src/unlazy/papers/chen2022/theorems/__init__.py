@@ -5,58 +5,32 @@ before it (Theorems 1-3, Corollary 1), `start` what random starts are like (Lemm
 that they need, and `setting` the paper's notation.
 """
 
-from unlazy.papers.chen2022.theorems.constants import (
-    Requirements,
-    best_interval,
-    concentration_bound,
-    features_needed,
-    find_interval,
-    kappa,
-    middle_mass,
-    printed_kappa,
-    printed_middle_mass,
-    requirements,
-    start_size,
-    width_for_loss,
-    width_for_share,
-)
-from unlazy.papers.chen2022.theorems.decay import ActiveNeuronsStay, LossFalls, SlopesBoundedBelow
-from unlazy.papers.chen2022.theorems.features import EmbeddingConcentrates, FeaturesMustMove, concentration
-from unlazy.papers.chen2022.theorems.guarantees import (
-    FixedEmbedding,
-    RandomEmbedding,
-    ShallowIndependentInputs,
-    ThreeLayers,
-)
-from unlazy.papers.chen2022.theorems.setting import gram, limit_gram
-from unlazy.papers.chen2022.theorems.start import NeuronsStartActive, SmallLossAtStart
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ActiveNeuronsStay",
-    "EmbeddingConcentrates",
-    "FeaturesMustMove",
-    "FixedEmbedding",
-    "LossFalls",
-    "NeuronsStartActive",
-    "RandomEmbedding",
-    "Requirements",
-    "ShallowIndependentInputs",
-    "SlopesBoundedBelow",
-    "SmallLossAtStart",
-    "ThreeLayers",
-    "best_interval",
-    "concentration",
-    "concentration_bound",
-    "features_needed",
-    "find_interval",
-    "gram",
-    "kappa",
-    "limit_gram",
-    "middle_mass",
-    "printed_kappa",
-    "printed_middle_mass",
-    "requirements",
-    "start_size",
-    "width_for_loss",
-    "width_for_share",
-]
+from unlazy._listing import offered_lazily
+
+if TYPE_CHECKING:
+    from unlazy.papers.chen2022.theorems.constants import Requirements as Requirements, best_interval as best_interval
+    from unlazy.papers.chen2022.theorems.constants import concentration_bound as concentration_bound
+    from unlazy.papers.chen2022.theorems.constants import features_needed as features_needed
+    from unlazy.papers.chen2022.theorems.constants import find_interval as find_interval, kappa as kappa
+    from unlazy.papers.chen2022.theorems.constants import middle_mass as middle_mass, printed_kappa as printed_kappa
+    from unlazy.papers.chen2022.theorems.constants import printed_middle_mass as printed_middle_mass
+    from unlazy.papers.chen2022.theorems.constants import requirements as requirements, start_size as start_size
+    from unlazy.papers.chen2022.theorems.constants import width_for_loss as width_for_loss
+    from unlazy.papers.chen2022.theorems.constants import width_for_share as width_for_share
+    from unlazy.papers.chen2022.theorems.decay import ActiveNeuronsStay as ActiveNeuronsStay, LossFalls as LossFalls
+    from unlazy.papers.chen2022.theorems.decay import SlopesBoundedBelow as SlopesBoundedBelow
+    from unlazy.papers.chen2022.theorems.features import EmbeddingConcentrates as EmbeddingConcentrates
+    from unlazy.papers.chen2022.theorems.features import FeaturesMustMove as FeaturesMustMove
+    from unlazy.papers.chen2022.theorems.features import concentration as concentration
+    from unlazy.papers.chen2022.theorems.guarantees import FixedEmbedding as FixedEmbedding
+    from unlazy.papers.chen2022.theorems.guarantees import RandomEmbedding as RandomEmbedding
+    from unlazy.papers.chen2022.theorems.guarantees import ShallowIndependentInputs as ShallowIndependentInputs
+    from unlazy.papers.chen2022.theorems.guarantees import ThreeLayers as ThreeLayers
+    from unlazy.papers.chen2022.theorems.setting import gram as gram, limit_gram as limit_gram
+    from unlazy.papers.chen2022.theorems.start import NeuronsStartActive as NeuronsStartActive
+    from unlazy.papers.chen2022.theorems.start import SmallLossAtStart as SmallLossAtStart
+else:
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

@@ -4,8 +4,6 @@ The paper proves that constants exist; here they are made explicit. Where a proo
 the plain name, and the name of the printed form says so (see `docs/errata.md`).
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Along a run, the loss falls while neurons are active (chen2022 eq. 14 and 16), and they stay active (Lemma 1)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Features of chen2022: in the mean-field scaling they must move (eq. 15), and random ones have a limit (Lemma 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ The constants that the paper leaves open are in `constants`, taken from its proo
 may well converge; the theorems are then silent, and say what they would require.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import ClassVar

@@ -10,8 +10,6 @@ So where the loss is a mean, the paper's time passes n times as slowly, and the 
 paper's time m times as slow. The rates of the theorems are multiplied by τ.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
@@ -138,9 +136,8 @@ def one_size(network: TwoLayer) -> Hypothesis:
     """Require one output, and frozen read-outs ±c before nodes of one scale (Assumption 1)."""
     size, scales = np.abs(np.asarray(network.a)), np.asarray(network.s)
     alike = size.ndim == 1 and size.min() == size.max() > 0 and scales.min() == scales.max() > 0
-    return Hypothesis(
-        "one output, frozen read-outs ±c, nodes of equal scale", bool(alike and not network.train_readout)
-    )
+    met = bool(alike and not network.train_readout)
+    return Hypothesis("one output, frozen read-outs ±c, nodes of equal scale", met)
 
 
 def readout(network: TwoLayer) -> float:
@@ -185,18 +182,9 @@ def small_inputs(
     """Train 4096 neurons on two nearly orthogonal (or parallel) inputs with |x|²/d = 1e-4.
 
     The inputs are so small that tanh neurons are well inside their active interval. Then the guarantees apply from
-    feasible read-outs and widths on: ĉ of about 60 |y| and a few hundred neurons.
-
-    Parameters
-    ----------
-    probes
-        What to observe, or a function of network and data that returns it.
-    readout
-        Size of the read-outs.
-    parallel
-        Whether both inputs are the same.
-    **options
-        Those of `TwoLayer`.
+    feasible read-outs and widths on: ĉ of about 60 |y| and a few hundred neurons. ``probes`` are what to observe, or a
+    function of network and data that returns it; ``readout`` is the size of the read-outs, and ``options`` are those of
+    `TwoLayer`. If ``parallel``, both inputs are the same.
     """
     x = jnp.sqrt(2 * 1e-4) * jnp.array([[1.0, 0.0], [1.0, 0.0] if parallel else [0.2, 0.96**0.5]])
     data = Dataset(x, jnp.array([0.09, -0.04]), name="two small inputs")

@@ -63,7 +63,7 @@ class SmallLossAtStart(WithProbability[Start]):
         return Finding.judge(loss <= bound, why, margin, {"L^0": loss, "|y|²": bound}, if_fails=unlucky)
 
 
-class NeuronsStartActive(WithProbability[Start]):
+class NeuronsStartActive(WithProbability[tuple[Start, ActiveInterval]]):
     """Lemma 3: with probability 1 - δ, η̃^0 exceeds K = ½ min_a P(h ∈ middle third of I), h ~ N(0, G_aa), if m is large.
 
     η̃^0 is the smallest share, over inputs, of neurons that start in the middle third of the active interval I, and m
@@ -78,19 +78,19 @@ class NeuronsStartActive(WithProbability[Start]):
     counterexample: ClassVar[Example] = Example(s.small_inputs, bias=True)
     knows = staticmethod(s.is_known)
 
-    def read(self, run: Trajectory) -> Reading[Start]:
-        setting = yield from read_start(run)
-        low, high = float(setting.variances.min()), float(setting.variances.max())
-        active = constants.find_interval(setting.network.activation, low, high) is not None
-        yield from require(Hypothesis("an interval on which |σ'| is bounded away from 0", active))
-        needed = constants.width_for_share(_share(setting), setting.y.shape[0], self.delta)
-        yield Hypothesis("width m", setting.network.width >= needed, setting.network.width, needed)
-        return setting
+    def read(self, run: Trajectory) -> Reading[tuple[Start, ActiveInterval]]:
+        start = yield from read_start(run)
+        network, low, high = start.network, float(start.variances.min()), float(start.variances.max())
+        found = constants.find_interval(network.activation, low, high)
+        interval = yield from require_type("an interval on which |σ'| is bounded away from 0", found, ActiveInterval)
+        needed = constants.width_for_share(_share(start, interval), start.y.shape[0], self.delta)
+        yield Hypothesis("width m", network.width >= needed, network.width, needed)
+        return start, interval
 
-    def conclude(self, setting: Start) -> Finding:
-        interval, share = _interval(setting), _share(setting)
+    def conclude(self, setting: tuple[Start, ActiveInterval]) -> Finding:
+        (start, interval), share = setting, _share(*setting)
         left, right = interval.middle
-        hidden = np.asarray(setting.network.layers()["hidden"].preactivations(setting.x), float)
+        hidden = np.asarray(start.network.layers()["hidden"].preactivations(start.x), float)
         seen = float(np.mean((hidden > left) & (hidden < right), axis=1).min())
         numbers = {"η̃^0": seen, "K": share, "I_l": interval.left, "I_r": interval.right}
         why = f"The share of neurons in ({left:.3g}, {right:.3g}) is at least {seen:.3g}, and K = {share:.3g}."
@@ -98,11 +98,6 @@ class NeuronsStartActive(WithProbability[Start]):
         return Finding.judge(seen > share, why, seen / share, numbers, if_fails=unlucky)
 
 
-def _interval(setting: Start) -> ActiveInterval:
-    low, high = float(setting.variances.min()), float(setting.variances.max())
-    return constants.best_interval(setting.network.activation, low, high)
-
-
-def _share(setting: Start) -> float:
+def _share(start: Start, interval: ActiveInterval) -> float:
     """Return K: half of the least probability that a neuron starts in the middle third."""
-    return 0.5 * float(np.min(constants.middle_mass(_interval(setting), setting.variances)))
+    return 0.5 * float(np.min(constants.middle_mass(interval, start.variances)))

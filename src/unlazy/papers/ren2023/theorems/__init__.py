@@ -9,108 +9,44 @@ spread of the second layer and eq. 6 (D.14, D.18), and `identities` exact speeds
 holds what the theorems have in common, and `problems` the runs on which they are tried.
 """
 
-from unlazy.papers.ren2023.theorems.clips import ClipsBecomeInactive, largest_product, needed_bounds
-from unlazy.papers.ren2023.theorems.conservation import ConservedQuantity, Decomposition, SpreadFalls
-from unlazy.papers.ren2023.theorems.first_layer import (
-    ErrorBoundedByMovement,
-    ErrorFalls,
-    FitPreservesShape,
-    OutputError,
-    SupremumGrowsSlowly,
-)
-from unlazy.papers.ren2023.theorems.gates import GatesAgree, GatesDiffer, gate_error
-from unlazy.papers.ren2023.theorems.identities import (
-    ShapeSpeeds,
-    alpha_speed,
-    conserved,
-    loss_speed,
-    shape_speeds,
-    spread_speed,
-    value_speed,
-)
-from unlazy.papers.ren2023.theorems.rates import ConvergenceRate, degree_rates, least_rate_ratio, rate_bound
-from unlazy.papers.ren2023.theorems.regularity import (
-    BiasStaysBelowOne,
-    LossFromParameters,
-    SlopesStayAwayFromZero,
-    SlopeStaysAboveMinusOne,
-    loss_bound,
-)
-from unlazy.papers.ren2023.theorems.setting import RadialLaw, active_inside
-from unlazy.papers.ren2023.theorems.speeds import (
-    BiasStays,
-    SlopeGrows,
-    SpreadGrowsSlowly,
-    WeightsFall,
-    bias_bounds,
-    fall_bound,
-)
-from unlazy.papers.ren2023.theorems.stages import (
-    FirstStage,
-    LearnsTarget,
-    SecondStage,
-    StageTimes,
-    stage_times,
-    width_needed,
-)
-from unlazy.papers.ren2023.theorems.symmetry import (
-    EvenFeatures,
-    FeatureSymmetry,
-    RadialDensity,
-    RadialMoments,
-    ScalarSymmetry,
-    VectorSymmetry,
-)
+# ruff: noqa: I001  (several names are imported in one line)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BiasStays",
-    "BiasStaysBelowOne",
-    "ClipsBecomeInactive",
-    "ConservedQuantity",
-    "ConvergenceRate",
-    "Decomposition",
-    "ErrorBoundedByMovement",
-    "ErrorFalls",
-    "EvenFeatures",
-    "FeatureSymmetry",
-    "FirstStage",
-    "FitPreservesShape",
-    "GatesAgree",
-    "GatesDiffer",
-    "LearnsTarget",
-    "LossFromParameters",
-    "OutputError",
-    "RadialDensity",
-    "RadialLaw",
-    "RadialMoments",
-    "ScalarSymmetry",
-    "SecondStage",
-    "ShapeSpeeds",
-    "SlopeGrows",
-    "SlopeStaysAboveMinusOne",
-    "SlopesStayAwayFromZero",
-    "SpreadFalls",
-    "SpreadGrowsSlowly",
-    "StageTimes",
-    "SupremumGrowsSlowly",
-    "VectorSymmetry",
-    "WeightsFall",
-    "active_inside",
-    "alpha_speed",
-    "bias_bounds",
-    "conserved",
-    "degree_rates",
-    "fall_bound",
-    "gate_error",
-    "largest_product",
-    "least_rate_ratio",
-    "loss_bound",
-    "loss_speed",
-    "needed_bounds",
-    "rate_bound",
-    "shape_speeds",
-    "spread_speed",
-    "stage_times",
-    "value_speed",
-    "width_needed",
-]
+from unlazy._listing import offered_lazily
+
+if TYPE_CHECKING:
+    from unlazy.papers.ren2023.theorems.clips import ClipsBecomeInactive as ClipsBecomeInactive
+    from unlazy.papers.ren2023.theorems.clips import largest_product as largest_product, needed_bounds as needed_bounds
+    from unlazy.papers.ren2023.theorems.conservation import ConservedQuantity as ConservedQuantity
+    from unlazy.papers.ren2023.theorems.conservation import Decomposition as Decomposition, SpreadFalls as SpreadFalls
+    from unlazy.papers.ren2023.theorems.first_layer import ErrorBoundedByMovement as ErrorBoundedByMovement
+    from unlazy.papers.ren2023.theorems.first_layer import ErrorFalls as ErrorFalls
+    from unlazy.papers.ren2023.theorems.first_layer import FitPreservesShape as FitPreservesShape
+    from unlazy.papers.ren2023.theorems.first_layer import OutputError as OutputError
+    from unlazy.papers.ren2023.theorems.first_layer import SupremumGrowsSlowly as SupremumGrowsSlowly
+    from unlazy.papers.ren2023.theorems.gates import GatesAgree as GatesAgree, GatesDiffer as GatesDiffer
+    from unlazy.papers.ren2023.theorems.gates import gate_error as gate_error
+    from unlazy.papers.ren2023.theorems.identities import ShapeSpeeds as ShapeSpeeds, alpha_speed as alpha_speed
+    from unlazy.papers.ren2023.theorems.identities import conserved as conserved, loss_speed as loss_speed
+    from unlazy.papers.ren2023.theorems.identities import shape_speeds as shape_speeds, spread_speed as spread_speed
+    from unlazy.papers.ren2023.theorems.identities import value_speed as value_speed
+    from unlazy.papers.ren2023.theorems.rates import ConvergenceRate as ConvergenceRate, degree_rates as degree_rates
+    from unlazy.papers.ren2023.theorems.rates import least_rate_ratio as least_rate_ratio, rate_bound as rate_bound
+    from unlazy.papers.ren2023.theorems.regularity import BiasStaysBelowOne as BiasStaysBelowOne
+    from unlazy.papers.ren2023.theorems.regularity import LossFromParameters as LossFromParameters
+    from unlazy.papers.ren2023.theorems.regularity import SlopesStayAwayFromZero as SlopesStayAwayFromZero
+    from unlazy.papers.ren2023.theorems.regularity import SlopeStaysAboveMinusOne as SlopeStaysAboveMinusOne
+    from unlazy.papers.ren2023.theorems.regularity import loss_bound as loss_bound
+    from unlazy.papers.ren2023.theorems.setting import RadialLaw as RadialLaw, active_inside as active_inside
+    from unlazy.papers.ren2023.theorems.speeds import BiasStays as BiasStays, SlopeGrows as SlopeGrows
+    from unlazy.papers.ren2023.theorems.speeds import SpreadGrowsSlowly as SpreadGrowsSlowly, WeightsFall as WeightsFall
+    from unlazy.papers.ren2023.theorems.speeds import bias_bounds as bias_bounds, fall_bound as fall_bound
+    from unlazy.papers.ren2023.theorems.stages import FirstStage as FirstStage, LearnsTarget as LearnsTarget
+    from unlazy.papers.ren2023.theorems.stages import SecondStage as SecondStage, StageTimes as StageTimes
+    from unlazy.papers.ren2023.theorems.stages import stage_times as stage_times, width_needed as width_needed
+    from unlazy.papers.ren2023.theorems.symmetry import EvenFeatures as EvenFeatures, FeatureSymmetry as FeatureSymmetry
+    from unlazy.papers.ren2023.theorems.symmetry import RadialDensity as RadialDensity, RadialMoments as RadialMoments
+    from unlazy.papers.ren2023.theorems.symmetry import ScalarSymmetry as ScalarSymmetry
+    from unlazy.papers.ren2023.theorems.symmetry import VectorSymmetry as VectorSymmetry
+else:
+    __all__, __getattr__, __dir__ = offered_lazily(__name__, __file__)

@@ -72,9 +72,8 @@ class OutputError(s.OfFiniteLearner):
         numbers = {"distance": float(apart["rms"].max()), "its bound": float(bound[np.argmax(apart["rms"])])}
         why = f"‖f - f̃‖ is at most {apart['rms'].max():.3g}, and at least {margin:.3g} times below its bound."
         weak = bool(np.all(bound >= apart["rms"] / np.maximum(apart["relative"], 1e-300)))  # ‖f*‖
-        return Finding.judge(
-            margin >= 1 - setting.rounding, why, margin, numbers, vacuous=weak, if_vacuous="That bound exceeds ‖f*‖."
-        )
+        holds, large = margin >= 1 - setting.rounding, "That bound exceeds ‖f*‖."
+        return Finding.judge(holds, why, margin, numbers, vacuous=weak, if_vacuous=large)
 
 
 class _AtBothEnds(s.OfFiniteLearner):
@@ -99,7 +98,6 @@ class FitPreservesShape(_AtBothEnds):
     statement: ClassVar[str] = "Fitting the target does not change the shape of the first layer."
 
     def conclude(self, setting: s.Setting) -> Finding:
-        """Compare the speed of F̄ along the flow of L_1 with the two terms that cancel in it, and with rounding."""
         found, slack = _speeds(setting), setting.rounding
         share = max(float(np.max(np.abs(one.fit)) / max(np.max(np.abs(one.growth)), 1e-300)) for one in found)
         rest = max(float(np.linalg.norm(one.rest) / max(np.linalg.norm(one.error), 1e-300)) for one in found)

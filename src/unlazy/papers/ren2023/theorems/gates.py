@@ -96,7 +96,6 @@ class GatesDiffer(s.OfInfiniteLearner):
     scale: float = eqx.field(static=True, default=1.0)
 
     def read(self, run: Trajectory) -> Reading[s.Setting]:
-        """Require infinite width, all neurons active on |x| <= 1, the law of inputs, and w_2 < 0 < b_2."""
         setting = yield from super().read(run)
         exact = [truncated_moment(power, 1.0, setting.d, self.scale) for power in (0, 1)]
         off = max(abs(float(setting.law.moment(power, 1.0)) - one) for power, one in enumerate(exact))

@@ -1,6 +1,7 @@
 """Identities of ren2023 that are exact for any finite learner and any data: Lemmas D.3 to D.5, D.11 to D.14 and D.18.
 
-All concern the unclipped flow. Expectations are over the data, with their weights; S(x) = (f* - f) E[σ'(h_2) w_2].
+All concern the unclipped flow of the learner ``network`` on the samples ``data``. Expectations are over the data, with
+their weights; S(x) = (f* - f) E[σ'(h_2) w_2].
 """
 
 from typing import NamedTuple
@@ -48,28 +49,15 @@ def _first(network: MeanFieldStack) -> Block:
 
 
 def alpha_speed(network: MeanFieldStack, data: Dataset) -> Scalar:
-    """Compute α' = (4 C_Γ/√d) E[S F] (Lemma D.3).
-
-    Parameters
-    ----------
-    network, data
-        The learner, and the samples.
-    """
+    """Compute α' = (4 C_Γ/√d) E[S F] (Lemma D.3)."""
     parts = _parts(learner(network), data)
     return 4 * sphere_mean(network.inputs) * (parts.share @ (parts.signal * parts.value))
 
 
 def value_speed(network: MeanFieldStack, data: Dataset, x: Inputs) -> Float[Array, " n"]:
-    """Compute the speed of F(x) (Lemma D.4).
+    """Compute the speed of F at inputs x (Lemma D.4).
 
     d/dt F(x) = 4 E[S(x') E_w σ(w·x') σ(w·x)] + E[S(x') E_w |w|² σ'(w·x') σ'(w·x) x'·(I - w̄w̄^T) x].
-
-    Parameters
-    ----------
-    network, data
-        The learner, and the samples.
-    x
-        Inputs at which to compute the speed.
     """
     _, radial, tangential = _pulls(network, data)
     first = _first(network)
@@ -95,11 +83,6 @@ def loss_speed(network: MeanFieldStack, data: Dataset) -> dict[str, Scalar]:
     """Compute dL/dt = -E‖∇‖² for L = ½ E(f* - f)² (Lemma D.5).
 
     It is the sum of four parts, all negative: those of w_2, of b_2, and of the first layer, radially and tangentially.
-
-    Parameters
-    ----------
-    network, data
-        The learner, and the samples.
     """
     parts, radial, tangential = _pulls(network, data)
     weighed = parts.share * parts.residual
@@ -146,12 +129,7 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
 
     The flow of L_1 multiplies all first-layer neurons by a common factor, which does not change F̄. For the same reason
     the speed of e along the flow of the error is -(w̄_2² α²/2) E|∇e|². The constants follow from |∇F(x)| <= 2 |w| |x|
-    and ∇α = 2 s w of each neuron, in the metric of the mean-field flow.
-
-    Parameters
-    ----------
-    network, data
-        The learner, of finite width, and the samples.
+    and ∇α = 2 s w of each neuron, in the metric of the mean-field flow. The learner has finite width.
     """
     here = learner(network)
     parts, w = loss_parts(here, data)
@@ -183,13 +161,7 @@ def shape_speeds(network: MeanFieldStack, data: Dataset) -> ShapeSpeeds:
 
 
 def spread_speed(network: MeanFieldStack, data: Dataset) -> Float[Array, "k k"]:
-    """Compute ½ d/dt |(v_2, r_2) - (v_2', r_2')|² = E[(f* - f) (h - h') (σ'(h) - σ'(h'))] of every pair (Lemma D.14).
-
-    Parameters
-    ----------
-    network, data
-        The learner, and the samples.
-    """
+    """Compute ½ d/dt |(v_2, r_2) - (v_2', r_2')|² = E[(f* - f) (h - h') (σ'(h) - σ'(h'))] of all pairs (Lemma D.14)."""
     parts = _parts(learner(network), data)
     across = (parts.hidden * (parts.share * parts.residual)[None]) @ parts.gates.T
     own = jnp.diag(across)
@@ -201,11 +173,6 @@ def conserved(network: MeanFieldStack) -> Scalar:
 
     For any data and widths α' is (4 C_Γ/√d) E[S F] (Lemma D.3), and d/dt E w_2² is 2 E[S F]. Lemma D.18 has w̄_2² in
     place of E w_2², which is conserved only up to the spread of the second layer.
-
-    Parameters
-    ----------
-    network
-        The learner.
     """
     here = learner(network)
     return slope(here) - 2 * sphere_mean(here.inputs) * jnp.mean(jnp.square(second(here).w))

@@ -36,12 +36,8 @@ def _learner(widths: tuple[float, float], first: Law, second: Law, bias: float |
 def at_start(*, law: str = "heavy-tailed", even_features: bool = True) -> Trajectory:
     """Return a learner of 400 neurons before training, on 2000 inputs.
 
-    Parameters
-    ----------
-    law
-        Law of the inputs: "heavy-tailed", "gaussian", or "subspace" for a target that depends on two coordinates only.
-    even_features
-        Whether first-layer neurons have no preferred direction.
+    The ``law`` of the inputs is "heavy-tailed", "gaussian", or "subspace" for a target that depends on two coordinates
+    only. Unless ``even_features``, first-layer neurons have a preferred direction.
     """
     if law == "heavy-tailed":
         data = heavy_tailed(2000, _D, key=jax.random.key(4))
@@ -59,15 +55,8 @@ def first_stage(
 ) -> Trajectory:
     """Train through stage 1: from w_2 of both signs down to -0.2, with many samples in the tail so that clips matter.
 
-    Parameters
-    ----------
-    clip
-        R_v1, R_v2 and R_r2.
-    spread
-        Standard deviation of w_2. The default is so small that d δ_2 is far below 1/R_v2, which the paper's order of
-        substages requires.
-    uneven
-        Standard deviation of b_2.
+    ``clip`` are R_v1, R_v2 and R_r2, ``spread`` and ``uneven`` the standard deviations of w_2 and of b_2. The default
+    spread is so small that d δ_2 is far below 1/R_v2, which the paper's order of substages requires.
     """
     data = spherical(400, _D, tail=0.5, key=jax.random.key(6))
     network = _learner((64, 6), Sphere(0.5), Normal(spread), Normal(uneven, mean=0.3) if uneven else 0.3, clip=clip)
@@ -80,14 +69,7 @@ def first_stage(
 def second_stage(*, train: tuple[str, str] = ("w", "wb"), weight: float = -0.2, until: float = 200.0) -> Trajectory:
     """Train through stage 2, until the loss is small.
 
-    Parameters
-    ----------
-    train
-        Trained parameters of both layers.
-    weight
-        Mean of w_2 at the start.
-    until
-        End of the run.
+    ``train`` are the trained parameters of both layers, ``weight`` is the mean of w_2 at the start, ``until`` the end.
     """
     data = spherical(400, _D, truncate=20.0, key=jax.random.key(8))
     network = _learner((64, 6), Sphere(0.7), Normal(0.02, mean=weight), bias=0.35, train=train, key=jax.random.key(1))
@@ -109,14 +91,9 @@ def decomposed(*, spread: float = 0.0) -> Trajectory:
 
 @functools.lru_cache(maxsize=8)
 def infinite_stage(*, weight: float = -0.2, bias: float = 0.35, until: float = 30.0) -> Trajectory:
-    """Train a learner of infinite width through the beginning of stage 2.
+    """Train a learner of infinite width through the beginning of stage 2, to the time ``until``.
 
-    Parameters
-    ----------
-    weight, bias
-        Mean of w_2, whose standard deviation is at most a tenth of it, and b_2 at the start.
-    until
-        End of the run.
+    At the start ``weight`` is the mean of w_2, whose standard deviation is at most a tenth of it, and ``bias`` is b_2.
     """
     first, second = Sphere(0.7), Normal(min(0.02, abs(weight) / 10), mean=weight)
     network = _learner((float("inf"), 6), first, second, bias=bias, key=jax.random.key(1))

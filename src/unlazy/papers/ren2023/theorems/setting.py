@@ -235,7 +235,7 @@ def followed(setting: Setting) -> Iterator[Hypothesis]:
 
 
 def is_true(what: str, met: Callable[[Setting], bool]) -> Callable[[Setting], Iterator[Hypothesis]]:
-    """Make a condition of its name and a function that returns whether a setting meets it."""
+    """Make a condition from its name and a function that returns whether a setting meets it."""
 
     def condition(setting: Setting) -> Iterator[Hypothesis]:
         yield Hypothesis(what, met(setting))

@@ -92,7 +92,6 @@ class WeightsFall(_InStageOne):
     constant: float = eqx.field(static=True, default=10.0)
 
     def conclude(self, setting: s.Setting) -> Finding:
-        """Compare speeds with their bounds at every observation of stage 1, and its duration with what they imply."""
         run, law, bounds = setting.run, setting.law, setting.bounds
         second, first, speeds = setting.observed(*s.SPEEDS)
         ends = stage_times(run.times, second, None, setting.d, bounds[1], self.constant)

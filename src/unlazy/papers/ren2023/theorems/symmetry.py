@@ -3,7 +3,6 @@
 They are statements about laws. Each check asks whether a draw could come from such a law: it compares the largest
 deviation, in standard errors, with the one that a draw stays below with probability 1 - δ. Options:
 
-- ``delta``: Failure probability δ.
 - ``scale``: The paper's αβ.
 """
 
@@ -145,14 +144,9 @@ class RadialMoments(_OfRadius):
             "(c) below its upper bound": high / far,
         }
         margin = min(*ratios.values(), found.margin or 0.0)
-        met = min(ratios.values()) >= 1
+        verdict = found.verdict if min(ratios.values()) >= 1 else Verdict.FAILS
         named = dict(zip(("E[|x|; 0.99]", "E f*", "E[|x|; d]"), exact.tolist(), strict=True))
-        return dataclasses.replace(
-            found,
-            verdict=found.verdict if met else Verdict.FAILS,
-            margin=margin,
-            numbers=found.numbers | ratios | named,
-        )
+        return dataclasses.replace(found, verdict=verdict, margin=margin, numbers=found.numbers | ratios | named)
 
 
 class _OnSamples(_OfLaws, s.OfFiniteLearner):

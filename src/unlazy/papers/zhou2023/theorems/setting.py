@@ -64,9 +64,8 @@ def one_size(form: TwoLayerForm) -> tuple[Hypothesis, float]:
     else:
         epsilon, alike = float(named[0]), len(set(named)) == 1
     alike = alike and len(form.weights) > 1 and bool(np.allclose(form.rates, 1.0, rtol=1e-5))
-    return Hypothesis(
-        "all weights drawn with one standard deviation ε and trained at rate 1, several channels", alike
-    ), epsilon
+    what = "all weights drawn with one standard deviation ε and trained at rate 1, several channels"
+    return Hypothesis(what, alike), epsilon
 
 
 def largest_slopes(activation: Activation) -> float:
@@ -84,23 +83,13 @@ def largest_slopes(activation: Activation) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A run of the paper's network, and the prediction of eq. 44 for it.
-
-    Parameters
-    ----------
-    run, form
-        The run, and its network at the start.
-    epsilon
-        Standard deviation of all weights at the start.
-    prediction, end
-        The linear flow, and its T_eff of eq. 54.
-    """
+    """A run of the paper's network, and the prediction of eq. 44 for it."""
 
     run: Trajectory
-    form: TwoLayerForm
-    epsilon: float
+    form: TwoLayerForm  # its network at the start
+    epsilon: float  # standard deviation of all weights at the start
     prediction: Prediction
-    end: float
+    end: float  # T_eff of eq. 54, of the linear flow
 
     @property
     def inside(self) -> np.ndarray:
@@ -124,13 +113,8 @@ def first_assumption(sigma: Activation) -> Reading[float]:
 def read(run: Trajectory, zeros: bool = True) -> Reading[Setting]:
     """Require the paper's network with small weights, Assumptions 1 to 4, and a flow observed before T_eff.
 
-    Parameters
-    ----------
-    run
-        The run.
-    zeros
-        Whether pixels and targets may be 0, contrary to Assumption 2: 1/c ≤ |x|, |y| ≤ c is read as a lower and an
-        upper bound of both. The upper bounds always hold for finitely many images.
+    With ``zeros``, pixels and targets may be 0, contrary to Assumption 2: 1/c ≤ |x|, |y| ≤ c is read as a lower and an
+    upper bound of both. The upper bounds always hold for finitely many images.
     """
     form = yield from read_form(run)
     if not zeros:
@@ -162,14 +146,8 @@ def read(run: Trajectory, zeros: bool = True) -> Reading[Setting]:
 def small_images(*, scale: float = 1e-6, zero: bool = False, activation: str = "tanh") -> Trajectory:
     """Train 32 kernels of 3 x 3 pixels on six images of 6 x 6 pixels up to T_eff.
 
-    Parameters
-    ----------
-    scale
-        Standard deviation of all weights at the start.
-    zero
-        Whether the images have a column of zeros.
-    activation
-        Name of the activation.
+    ``scale`` is the standard deviation of all weights at the start, ``activation`` the name of the activation; if
+    ``zero``, the images have a column of zeros.
     """
     data = six_images(zero=zero)
     options = {"scale": scale, "rescaled": True, "activation": activation}

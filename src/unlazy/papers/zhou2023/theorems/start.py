@@ -62,14 +62,10 @@ Start = tuple[TwoLayerForm, float]  # a network at its start, and ε
 
 
 def small_start(channels: int, *, scale: float | None = 1e-6) -> Trajectory:
-    """Draw kernels of 3 x 3 pixels for six images of 6 x 6 pixels, without training them.
+    """Draw a network with this number of ``channels`` and kernels of 3 x 3 pixels for six images, without training it.
 
-    Parameters
-    ----------
-    channels
-        Number of channels.
-    scale
-        Standard deviation of all weights; None for those of the paper's experiments, which differ between layers.
+    ``scale`` is the standard deviation of all weights; None for those of the paper's experiments, which differ between
+    layers.
     """
     network = ConvNet((channels,), 3, image=(1, 6, 6), scale=scale, rescaled=True, key=jax.random.key(1))
     return GradientFlow()(network, six_images(), [0.0], [])
@@ -85,13 +81,7 @@ def _read(run: Trajectory) -> Reading[Start]:
 
 
 class LargestParameter(WithProbability[Start]):
-    """Lemma 1 (eq. 49), and eq. 53 that follows: no parameter is larger than √(2 log(2N/δ)) ε, N being their number.
-
-    Parameters
-    ----------
-    delta
-        Failure probability δ.
-    """
+    """Lemma 1 (eq. 49), and eq. 53 that follows: no parameter is larger than √(2 log(2N/δ)) ε, N being their number."""
 
     key: ClassVar[str] = "zhou2023/lemma-1"
     source: ClassVar[str] = f"{AUTHORS}, Lemma 1 (eq. 49) and eq. 53"
@@ -134,8 +124,6 @@ class LengthOfWeights(WithProbability[Start]):
 
     Parameters
     ----------
-    delta
-        Failure probability δ.
     constant
         Bernstein's constant C_0; the default is derived in this module.
     """

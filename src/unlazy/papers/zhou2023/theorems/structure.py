@@ -9,8 +9,6 @@ with a 1 for the bias, or the inputs of a dense network, which has one place. Ev
 `Layer.weights`, `Layer.outgoing`, `Layer.preactivations` and `Network.rates`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -146,6 +144,5 @@ def two_layer_form(network: Network) -> TwoLayerForm:
         return pull(tuple(new / square for new, square in zip((weights, outgoing), squares, strict=True)))[0]
 
     weights, out = (np.asarray(one, float) for one in both)
-    return TwoLayerForm(
-        network, layer, neurons.activation, weights, out.reshape(len(out), -1), (means[0], means[1]), put
-    )
+    rates, readouts = (means[0], means[1]), out.reshape(len(out), -1)
+    return TwoLayerForm(network, layer, neurons.activation, weights, readouts, rates, put)
