@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from unlazy.probes import FeatureMovement as FeatureMovement, Kernel as Kernel, TestLoss as TestLoss
     from unlazy.probes import TrainLoss as TrainLoss, WeightMovement as WeightMovement
 else:
-    __all__, _find = offered_lazily(__name__, __file__)
+    __all__, _find, _ = offered_lazily(__name__, __file__)
 
     def __getattr__(name: str) -> object:
         if name == "__version__":

@@ -115,8 +115,8 @@ def test_quadrature_of_a_gaussian_against_scipy():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tail": 1.0}, "tail = 1.0 is out of range"),
-        ({"tail": -0.1}, "tail = -0.1 is out of range"),
+        ({"tail": 1.0}, "tail = 1.0 is not in range"),
+        ({"tail": -0.1}, "tail = -0.1 is not in range"),
         ({"truncate": 0.0}, "truncate = 0.0 is not in range"),
         ({"truncate": 1e-4}, "too few to draw from"),
     ],

@@ -23,7 +23,7 @@ from scipy import special
 from unlazy._checked import checked
 from unlazy._errors import UserError
 from unlazy._inputs import as_key
-from unlazy._types import Count, Inputs, KeyLike, Outputs, Positive, PRNGKey
+from unlazy._types import Count, Inputs, KeyLike, Outputs, Positive, PRNGKey, Share
 from unlazy.data import Dataset, Source, checks
 from unlazy.papers.ren2023.radial import gauss_legendre, radial_cdf, radial_quadrature
 
@@ -60,12 +60,11 @@ class SphericalSource(Source):
     law: RadialLaw = eqx.field(static=True, default="heavy-tailed")
     scale: Positive = eqx.field(static=True, default=1.0)
     stratified: bool = eqx.field(static=True, default=True)
-    tail: float = eqx.field(static=True, default=0.0)
+    tail: Share = eqx.field(static=True, default=0.0)
     truncate: Positive | None = eqx.field(static=True, default=None)
     subspace: Count | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        checks.share("tail", self.tail)
         if self.truncate is not None:
             inside = 1 - float(survival(self.truncate, self.law, self.d, self.scale))
             if inside < _SMALLEST_PART:
