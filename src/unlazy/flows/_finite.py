@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -31,12 +30,12 @@ def kept(state: State) -> State | None:
 
 def finite(driver: Driver, state: State) -> Any:
     """Whether all trained parameters are finite, for each run."""
-    return _of_each(driver, state.trained, np.isfinite, np.all)
+    return np.isfinite(_largest(driver, state.trained))
 
 
 def overflows(driver: Driver, state: State, observed: PyTree) -> Any:
     """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
-    quiet = _of_each(driver, observed, np.isfinite, np.all)
+    quiet = np.isfinite(_largest(driver, observed))
     running = np.asarray(state.code) == 0
     if not np.any(running & (~quiet | (_largest(driver, state.trained) > driver.suspect))):
         return np.zeros_like(running)
@@ -73,12 +72,10 @@ def _sound(driver: Driver, state: State) -> Any:
 
 
 def _largest(driver: Driver, tree: PyTree) -> Any:
-    return _of_each(driver, tree, np.abs, np.max)
-
-
-def _of_each(driver: Driver, tree: PyTree, function: Callable[..., Any], reduce: Callable[..., Any]) -> Any:
-    """Reduce a function of all floating-point leaves to one value for each run."""
+    """Return the largest |entry| of all floating-point leaves for each run; NaN or infinite if an entry is."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array_like(leaf)]
-    first = 0 if driver.batching == "one" else 1
-    found = [reduce(function(leaf), axis=tuple(range(first, leaf.ndim))) for leaf in leaves if leaf.size]
-    return reduce(np.stack(found), axis=0) if found else np.ones(np.shape(driver.state.code), bool)
+    first, found = 0 if driver.batching == "one" else 1, np.zeros(np.shape(driver.state.code))
+    for leaf in filter(np.size, leaves):
+        real, axes = np.abs(leaf) if np.iscomplexobj(leaf) else leaf, tuple(range(first, leaf.ndim))
+        found = np.maximum(found, np.maximum(real.max(axes), -real.min(axes)))  # without an array of all |entries|
+    return found

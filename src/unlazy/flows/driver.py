@@ -276,7 +276,7 @@ class Driver:
             _finite.step_back(self, _finite.overflows(self, self.state, observed))
             if np.all(failed(self.state.code)):
                 return
-            self.recorded = _finite.kept(self.state)
+            self.recorded = None if self.recorded is None else self.state
         counters = {name: np.asarray(getattr(self.state, name)) for name in ("code", *COUNTERS)}
         leaves = jax.tree.leaves(self.state.trained)
         trained = [np.asarray(leaf) for leaf in leaves] if len(self.records) in self.snapshots else None
