@@ -28,16 +28,18 @@ def kept(state: State) -> State | None:
     return state if sum(leaf.nbytes for leaf in jax.tree.leaves(state)) <= _SMALL else None
 
 
-def finite(driver: Driver, state: State) -> Any:
-    """Whether all trained parameters are finite, for each run."""
-    return np.isfinite(_largest(driver, state.trained))
+def check_parameters(driver: Driver) -> None:
+    """Return runs whose parameters are not finite after a slice to their last finite state, and end them."""
+    driver.largest = _largest(driver, driver.state.trained)
+    step_back(driver, np.logical_not(np.isfinite(driver.largest)))
 
 
 def overflows(driver: Driver, state: State, observed: PyTree) -> Any:
     """Whether the loss is not finite, for each run; it is evaluated only where there is a sign of that."""
     quiet = np.isfinite(_largest(driver, observed))
     running = np.asarray(state.code) == 0
-    if not np.any(running & (~quiet | (_largest(driver, state.trained) > driver.suspect))):
+    known = _largest(driver, state.trained) if driver.largest is None else driver.largest
+    if not np.any(running & (~quiet | (known > driver.suspect))):
         return np.zeros_like(running)
     return running & ~_sound(driver, state)
 
@@ -68,7 +70,7 @@ def step_back(driver: Driver, bad: Any) -> None:
 
 def _sound(driver: Driver, state: State) -> Any:
     loss = driver.evaluate(compiled.observe_runs, state.trained, {"": TrainLoss()})[""]
-    return np.asarray(finite(driver, state) & np.isfinite(np.asarray(loss)))
+    return np.asarray(np.isfinite(_largest(driver, state.trained)) & np.isfinite(np.asarray(loss)))
 
 
 def _largest(driver: Driver, tree: PyTree) -> Any:

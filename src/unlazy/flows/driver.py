@@ -120,7 +120,7 @@ class Driver:
         self.snapshots: Collection[int] = ()
         self.seconds = 0.0
         self.interrupted = False
-        self.before = self.state
+        self.before, self.largest = self.state, None  # the largest |parameter|, once a slice was computed
         self.recorded = _finite.kept(self.state)
 
     @functools.cached_property
@@ -262,7 +262,7 @@ class Driver:
     def _advance(self, budget: int) -> None:
         self.before = self.state  # set first, so that the state before that is freed while this slice is computed
         self.run_state = with_fields(self.run_state, state=self.after(self.state, budget))
-        _finite.step_back(self, np.logical_not(_finite.finite(self, self.state)))
+        _finite.check_parameters(self)
 
     def after(self, state: State, steps: int) -> State:
         """Return the state some steps after another one, or where the run reaches its save time or ends."""
